@@ -1,0 +1,1 @@
+"""The command `feedline`: one file per command."""

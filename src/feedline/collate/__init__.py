@@ -1,0 +1,1 @@
+"""Items to batches, and the pool of batch memory."""

@@ -1,0 +1,1 @@
+"""What files, HTTP and object stores share: locations, templates, retries."""

@@ -1,0 +1,1 @@
+"""How a loader runs; read `dataloader.py` first, then `execution/protocol.py`."""

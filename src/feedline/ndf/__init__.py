@@ -1,0 +1,1 @@
+"""The on-disk row format, usable alone: layout (pure), writer, reader."""

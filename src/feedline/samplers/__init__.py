@@ -1,0 +1,1 @@
+"""In which order items are visited; read `protocol.py` first."""

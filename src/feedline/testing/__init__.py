@@ -1,0 +1,1 @@
+"""For users' tests: contract classes, fakes, a resume checker. Nothing in feedline imports it."""

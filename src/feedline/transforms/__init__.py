@@ -1,0 +1,1 @@
+"""Per-item CPU work; read `protocol.py` first."""

@@ -1,0 +1,138 @@
+"""What a transform is: a callable on one item, with or without its context.
+
+| form | called |
+| --- | --- |
+| one required positional argument | `f(item)` |
+| two | `f(item, context)`, `context` an `ItemContext` |
+
+A transform runs in the workers, on several threads at once. `Compose([a, b])`, `a.then(b)` and `Identity` combine them.
+Randomness comes from `context.rng`, a function of (seed, epoch, index, place in the chain): never of the worker.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.keys import item_generator
+
+if TYPE_CHECKING:
+    from feedline.transforms.compose import Compose
+
+__all__ = ["ItemContext", "Transform", "check_transform", "wants_context"]
+
+
+class RowSource(Protocol):
+    """Memory of a batch, row by row (`feedline.collate.buffers.BatchMemory` is one)."""
+
+    def row(self, position: int, shape: tuple[int, ...], dtype: np.dtype[Any], /) -> npt.NDArray[Any]:
+        """Return memory for the item at `position` of the batch."""
+        ...
+
+
+class ItemContext:
+    """What a transform may know of its item.
+
+    Attributes:
+        index: the item's index in its dataset, as the sampler gave it.
+        epoch: the epoch it is loaded for.
+        seed: the loader's seed.
+        place: which step of the chain runs, from 0, nested chains flattened.
+
+    Concurrency: belongs to one item and one thread; a new one is made for every item.
+    """
+
+    __slots__ = ("_generators", "_memory", "_position", "epoch", "index", "place", "seed")
+
+    def __init__(
+        self, index: Any, epoch: int, seed: int, memory: RowSource | None = None, position: int = 0
+    ) -> None:
+        self.index = index
+        self.epoch = epoch
+        self.seed = seed
+        self.place = 0
+        self._generators: dict[int, np.random.Generator] | None = None
+        self._memory = memory
+        self._position = position
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The generator of this step, made on first use.
+
+        Determinism: depends on (seed, epoch, index, place) alone, so a step draws the same numbers whatever the
+        number and kind of workers, after a resume, and when its batch is replayed.
+        """
+        if self._generators is None:
+            self._generators = {}
+        generator = self._generators.get(self.place)
+        if generator is None:
+            generator = item_generator(self.seed, self.epoch, self.index, self.place)
+            self._generators[self.place] = generator
+        return generator
+
+    def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return C-contiguous, writable memory for this item's result, its content undefined.
+
+        Where it can be, it is the item's own row of the batch, so that collation has nothing left to copy. To be used
+        for the last step's result only, at most once an item.
+        """
+        if self._memory is None:
+            return np.empty(shape, dtype)
+        return self._memory.row(self._position, shape, np.dtype(dtype))
+
+    def __repr__(self) -> str:
+        return f"ItemContext(index={self.index!r}, epoch={self.epoch}, seed={self.seed}, place={self.place})"
+
+
+class Transform:
+    """A base for steps, for `then`; any callable of one or two arguments will do without it."""
+
+    def __call__(self, item: Any, context: ItemContext) -> Any:
+        """Return what becomes of `item`; subclasses may leave `context` out."""
+        raise TypeError(f"{type(self).__name__} defines no __call__")
+
+    def then(self, following: Callable[..., Any]) -> Compose:
+        """Return the chain of this step and `following`."""
+        from feedline.transforms.compose import Compose
+
+        return Compose([self, following])
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def wants_context(transform: Callable[..., Any]) -> bool:
+    """Tell whether `transform` is called as `f(item, context)` (two required positional arguments) or as `f(item)`.
+
+    Callables that hide their signature (some builtins) are called as `f(item)`.
+
+    Raises:
+        TypeError: it can be called neither way.
+    """
+    check_transform(transform)
+    try:
+        parameters = inspect.signature(transform).parameters.values()
+    except (ValueError, TypeError):
+        return False
+    required = [p for p in parameters if p.default is inspect.Parameter.empty]
+    positional = [p for p in required if p.kind in _POSITIONAL]
+    needs_keywords = [p.name for p in required if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    takes_any = any(p.kind in (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL) for p in parameters)
+    if len(positional) > 2 or needs_keywords or not takes_any:
+        raise TypeError(
+            f"a transform takes one required positional argument (item) or two (item, context); "
+            f"{transform!r} has the signature {inspect.signature(transform)}"
+        )
+    return len(positional) == 2
+
+
+def check_transform(transform: Any) -> None:
+    """Raise a `TypeError` if `transform` is not callable (or is a class where an instance is meant)."""
+    if not callable(transform):
+        raise TypeError(f"a transform must be callable, not {type(transform).__name__} {transform!r}")
+    if isinstance(transform, type) and issubclass(transform, Transform):
+        raise TypeError(f"{transform.__name__} is a class; a step is an instance: {transform.__name__}(...)")
