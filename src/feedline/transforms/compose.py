@@ -5,7 +5,8 @@ Note [planning]
     method `plan(steps, place) -> (planned, count) | None`: `steps` are all steps of the chain, itself at `place`; it
     answers with a callable `planned(item, context)` that does the work of the next `count` steps, or with `None`.
     Before that, a step with a method `follow(state) -> state` is told what it will get, and tells what it makes of it
-    (`None`: not known), so that a wrong order of steps is an error when the chain is built.
+    (`None`: not known), so that a wrong order of steps is an error when the chain is built. A step whose work depends
+    on it has a method `bind(state) -> step`, too: the step that is planned and run in its place.
     `plan=False` runs the steps one by one, as they are written.
 """
 
@@ -68,7 +69,10 @@ class Compose(Transform):
 
     def _bind(self) -> None:
         state: Any = None
+        bound: list[Callable[..., Any]] = []
         for step in self.steps:
+            bind = getattr(step, "bind", None)
+            bound.append(bind(state) if callable(bind) else step)
             follow = getattr(step, "follow", None)
             state = follow(state) if follow is not None else None
         self.result = state
@@ -76,9 +80,9 @@ class Compose(Transform):
         self._runs: list[tuple[int, Callable[..., Any], bool]] = []
         place = 0
         while place < len(self.steps):
-            step = self.steps[place]
+            step = bound[place]
             planner = getattr(step, "plan", None) if self.plan else None
-            planned = planner(self.steps, place) if callable(planner) else None
+            planned = planner(tuple(bound), place) if callable(planner) else None
             if planned is not None:
                 run, count = planned
                 self._runs.append((place, run, True))

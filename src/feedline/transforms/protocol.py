@@ -108,12 +108,16 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 def wants_context(transform: Callable[..., Any]) -> bool:
     """Tell whether `transform` is called as `f(item, context)` (two required positional arguments) or as `f(item)`.
 
-    Callables that hide their signature (some builtins) are called as `f(item)`.
+    Callables that hide their signature (some builtins) are called as `f(item)`. An attribute `takes_context` decides
+    where there is one: so a step can take a context in a chain and do without it by hand.
 
     Raises:
         TypeError: it can be called neither way.
     """
     check_transform(transform)
+    told = getattr(transform, "takes_context", None)
+    if isinstance(told, bool):
+        return told
     try:
         parameters = inspect.signature(transform).parameters.values()
     except (ValueError, TypeError):
