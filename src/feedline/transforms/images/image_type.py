@@ -76,8 +76,12 @@ class Region(Protocol):
         """
         ...
 
-    def size_of(self, height: int, width: int) -> tuple[int, int]:
-        """Return (height, width) of the result for a box of that size; the same for steps that do not resize."""
+    def least_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the least (height, width) at which a box of that size may be decoded.
+
+        A step that smooths while it makes the box smaller answers with the size of its result; any other (no resizing,
+        `nearest`, `antialias=False`) needs all detail, and answers with (height, width).
+        """
         ...
 
     def from_part(self, part: Image, box: tuple[float, float, float, float], context: ItemContext) -> Image:
