@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
 from leftovers import Snapshot, left_since
 
 # No deadline per example: a loaded machine is no failure. In CI the examples are the same in every run, so that a red

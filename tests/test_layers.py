@@ -22,6 +22,7 @@ LAYERS = {
     "samplers": 3,
     "transforms": 3,
     "collate": 3,
+    "images": 4,  # a public name for transforms.images and collate.image
     "loader": 4,
     "torch": 5,
     "jax": 5,
@@ -50,7 +51,7 @@ def name_of(path: Path) -> str:
 
 
 def room_of(module: str) -> str:
-    return (module.split(".") + [""])[1]
+    return [*module.split("."), ""][1]
 
 
 def imported_by(node: ast.stmt, module: str, is_package: bool) -> list[str]:

@@ -8,6 +8,7 @@ import sys
 import threading
 
 import pytest
+
 from leftovers import Snapshot, left_since
 
 

@@ -61,4 +61,4 @@ def test_a_star_import_brings_exactly_the_public_names() -> None:
 
 def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
-        feedline.no_such_name  # noqa: B018
+        feedline.no_such_name
