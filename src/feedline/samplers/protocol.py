@@ -8,14 +8,18 @@
 | `longest(length, position) -> int` | no | items that the rank with the most still has from `position` on; default: this order's own length |
 | `options() -> dict` | no | what identifies the order, as JSON values, for the fingerprint of a state; without rank and world size where the global order does not depend on them |
 | `seed` | no | the seed it was made with (`None`: fresh entropy, see `with_seed`) |
+| `entropy` | no | the number that orders are really made from: the seed, or what was drawn for `seed=None` |
 | `with_seed(seed) -> Sampler` | no | a copy with its seed(s) replaced: how an unseeded state brings its entropy along |
 
 An `Order` has `__len__` and `__getitem__(slice) -> int64 array` (a slice with step 1, clipped as a list's). A NumPy
 array is one. It may have `num_real: int`: entries from this place on are padding (`tail="mask"`); the loader then
-yields `MaskedBatch`es.
+yields `MaskedBatch`es. It may have `at(positions) -> int64 array`, the indices at single, ascending positions in range:
+so a rank need not compute what belongs to the others.
 
 Batch samplers have `batches(length, epoch) -> BatchOrder` instead of `order`, with `__len__` and
-`__getitem__(k) -> int64 array`, the indices of batch `k`; and the same optional members, where `position` counts batches.
+`__getitem__(k) -> int64 array`, the indices of batch `k`; and the same optional members, where `position` counts batches
+of all ranks, and `batches_from(length, epoch, position)` is what `order_from` is to orders. A `BatchOrder` may have
+`num_real`, which counts rows.
 """
 
 from __future__ import annotations
@@ -25,7 +29,17 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BatchOrder", "BatchSamplerProtocol", "Int64Array", "Order", "OrderTail", "Sampler"]
+from feedline.errors import OptionError
+
+__all__ = [
+    "BatchOrder",
+    "BatchSamplerProtocol",
+    "Int64Array",
+    "Order",
+    "OrderTail",
+    "Sampler",
+    "slice_bounds",
+]
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 
@@ -74,6 +88,21 @@ class BatchSamplerProtocol(Protocol):
         ...
 
 
+def slice_bounds(part: slice, length: int) -> tuple[int, int]:
+    """Return `(first, last)` of a slice of `length` places, clipped as a list's, with `first <= last`.
+
+    Raises:
+        TypeError: `part` is no slice.
+        OptionError: its step is not 1.
+    """
+    if not isinstance(part, slice):
+        raise TypeError(f"an order takes slices, such as order[0:10], not {type(part).__name__} {part!r}")
+    first, last, step = part.indices(length)
+    if step != 1:
+        raise OptionError(f"an order takes slices with step 1, not {step}")
+    return first, max(first, last)
+
+
 class OrderTail:
     """The part of an order from `start` on, itself an order; slices are computed when they are asked for."""
 
@@ -88,5 +117,5 @@ class OrderTail:
         return len(self._order) - self._start
 
     def __getitem__(self, part: slice) -> Int64Array:
-        first, last, _ = part.indices(len(self))
-        return self._order[self._start + first : self._start + max(first, last)]
+        first, last = slice_bounds(part, len(self))
+        return self._order[self._start + first : self._start + last]
