@@ -9,7 +9,15 @@ import numpy as np
 
 from feedline.errors import OptionError
 
-__all__ = ["MAX_LENGTH", "check_bool", "check_choice", "check_int", "check_length", "check_position"]
+__all__ = [
+    "MAX_LENGTH",
+    "check_batch_number",
+    "check_bool",
+    "check_choice",
+    "check_int",
+    "check_length",
+    "check_position",
+]
 
 #: The most items a dataset may have: positions are signed 64-bit numbers, and `len()` gives no more.
 MAX_LENGTH = 2**63 - 1
@@ -69,3 +77,18 @@ def check_position(position: Any) -> int:
     if number < 0:
         raise OptionError(f"position must be at least 0, not {number}")
     return number
+
+
+def check_batch_number(number: Any, count: int) -> int:
+    """Return the number of one of `count` batches, 0 to `count` - 1; negative ones count from the end, as in a list.
+
+    Raises:
+        TypeError: it is not integer-like; bools are not.
+        IndexError: there is no such batch.
+    """
+    if isinstance(number, (bool, np.bool_)) or not hasattr(number, "__index__"):
+        raise TypeError(f"a batch number must be an int, not {type(number).__name__} {number!r}")
+    place = operator.index(number)
+    if not -count <= place < count:
+        raise IndexError(f"there is no batch {place}: the epoch has {count}")
+    return place + count if place < 0 else place

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any, Self
 
-from feedline.samplers.arguments import check_bool, check_int, check_position
+from feedline.samplers.arguments import check_batch_number, check_bool, check_int, check_position
 from feedline.samplers.inner import Wrapping
-from feedline.samplers.orders import as_indices, order_from, stride_of
+from feedline.samplers.orders import as_indices, longest_of, order_from, stride_of
 from feedline.samplers.protocol import Int64Array, Order, Sampler
 
 __all__ = ["BatchSampler", "ChunkedOrder"]
@@ -61,11 +61,7 @@ class BatchSampler(Wrapping):
     def longest(self, length: int, position: int = 0) -> int:
         """Return how many batches the rank with the most has after `position` batches of the whole job."""
         done = check_position(position) * self.batch_size
-        longest = getattr(self.inner, "longest", None)
-        if longest is None:
-            items = max(0, len(self.inner.order(length, 0)) - done)
-        else:
-            items = longest(length, done)
+        items = longest_of(self.inner, length, done)
         return items // self.batch_size if self.drop_last else -(-items // self.batch_size)
 
     def with_seed(self, seed: int | None) -> Self:
@@ -102,13 +98,8 @@ class ChunkedOrder:
         return self._length
 
     def __getitem__(self, number: int) -> Int64Array:
-        if not isinstance(number, int):
-            number = check_int("batch number", number, -self._length)
-        if number < 0:
-            number += self._length
-        if not 0 <= number < self._length:
-            raise IndexError(f"there is no such batch: the epoch has {self._length}")
-        return as_indices(self._order[number * self._size : (number + 1) * self._size])
+        place = check_batch_number(number, self._length)
+        return as_indices(self._order[place * self._size : (place + 1) * self._size])
 
     def __repr__(self) -> str:
         return f"ChunkedOrder({self._order!r}, size={self._size}, batches={self._length})"

@@ -8,7 +8,16 @@ import numpy as np
 
 from feedline.samplers.protocol import Int64Array, Order, OrderTail, slice_bounds
 
-__all__ = ["ComputedOrder", "RangeOrder", "ShiftedOrder", "as_indices", "gather", "order_from", "stride_of"]
+__all__ = [
+    "ComputedOrder",
+    "RangeOrder",
+    "ShiftedOrder",
+    "as_indices",
+    "gather",
+    "longest_of",
+    "order_from",
+    "stride_of",
+]
 
 # A gather over an order that only has slices reads no wider slice than this: 512 KiB of indices.
 _WIDEST = 1 << 16
@@ -60,6 +69,14 @@ def order_from(sampler: Any, length: int, epoch: int, position: int) -> Order:
         return result
     order: Order = sampler.order(length, epoch)
     return OrderTail(order, position) if position else order
+
+
+def longest_of(sampler: Any, length: int, position: int) -> int:
+    """Return how many indices the rank with the most has from the global `position` on."""
+    own = getattr(sampler, "longest", None)
+    if own is not None:
+        return int(own(length, position))
+    return max(0, len(sampler.order(length, 0)) - position)
 
 
 def stride_of(sampler: Any) -> int:
