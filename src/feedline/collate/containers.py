@@ -90,9 +90,9 @@ def join_mappings(column: Sequence[Mapping[Any, Any]], path: str, join: Join) ->
     parts = {key: join([item[key] for item in column], f"{path}[{key!r}]") for key in first}
     if isinstance(first, dict):
         # The copy of a dict has entries of its own; that of another mapping may share them with the item.
-        made = copy.copy(first)
-        made.update(parts)
-        return made
+        clone: dict[Any, Any] = copy.copy(first)
+        clone.update(parts)
+        return clone
     return _rebuilt(
         type(first),
         parts,
