@@ -134,8 +134,9 @@ class DistributedOrder(ComputedOrder):
         self._order = order
         self._total = len(order)
         self._step = sampler.world_size
+        position = min(position, self._total)
         self._start = position + sampler.rank
-        left = max(0, self._total - position)
+        left = self._total - position
         # How many of this rank's positions lie below the end of the global order.
         own = max(0, -(-(left - sampler.rank) // self._step))
         if sampler.tail == "drop":
