@@ -7,7 +7,9 @@ for what `feedline demo` needs.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
@@ -72,7 +74,9 @@ def _feedline(
 ) -> None:
     """Feed training loops: look into row files, check them, and see what the library does."""
     if ctx.invoked_subcommand is None:
-        typer.echo(ctx.get_help(), err=True)
+        # With rich, the help is printed while it is made, and what is returned is empty.
+        with redirect_stdout(sys.stderr):
+            print(ctx.get_help())
         raise typer.Exit(2)
 
 

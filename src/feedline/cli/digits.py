@@ -106,7 +106,8 @@ class Classifier:
 
     def save(self, path: Path) -> None:
         """Write `state` to an `.npz` file."""
-        np.savez(path, allow_pickle=False, **self.state)
+        arrays: dict[str, Any] = self.state
+        np.savez(path, **arrays)
 
     @classmethod
     def load(cls, path: Path, steps: int) -> Classifier:

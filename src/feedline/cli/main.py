@@ -12,6 +12,7 @@ An error is one line on the standard error stream. `--debug`, before or after th
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import traceback
@@ -43,7 +44,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         _silence_output()
-        return 0
+        return 1
     except Exception as error:
         if debug:
             traceback.print_exc()
@@ -54,12 +55,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _load_commands() -> Callable[[Sequence[str]], int]:
-    try:
-        from feedline.cli.commands import invoke
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] in {"typer", "rich"}:
+    for library in ("typer", "rich"):
+        try:
+            importlib.import_module(library)
+        except ModuleNotFoundError as error:
             raise MissingExtraError.of("the command line", "cli") from error
-        raise
+    from feedline.cli.commands import invoke
+
     return invoke
 
 
