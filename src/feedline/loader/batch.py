@@ -1,0 +1,248 @@
+"""`BatchLoader.load`: fetch, transform, collate. The one function that every executor runs.
+
+A `Task` says which items make which batch; an `Outcome` is what came of it. What a batch contains is a function of
+(dataset, sampler, seed, epoch, batch number) alone, so nothing here knows of workers, but for the name in a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.collate.buffers import BatchMemory, BufferPool
+from feedline.collate.default import default_collate
+from feedline.loader.failures import Failure, as_batch_error, attach_note
+from feedline.loader.fetch import ItemFailed, ItemLoader
+from feedline.loader.groups import split_batch
+
+__all__ = ["BatchLoader", "MaskedBatch", "Outcome", "Task"]
+
+
+class MaskedBatch(NamedTuple):
+    """A batch of a sampler with `tail="mask"`.
+
+    Attributes:
+        data: the batch.
+        mask: bool, shape `(rows,)`: True for a real row, False for one that only fills the step.
+    """
+
+    data: Any
+    mask: npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Task:
+    """What is to be loaded: one batch, or `count` consecutive ones of `batch_size` items that are gathered together."""
+
+    number: int
+    epoch: int
+    indices: Sequence[Any] | npt.NDArray[np.int64]
+    #: Rows that are real, for `tail="mask"`; `None` without a mask.
+    real: int | None = None
+    #: Found before anything was loaded: an index that is none.
+    error: Exception | None = None
+    count: int = 1
+    batch_size: int = 0
+    #: The items themselves, where a stream was read already; `indices` are their places in the stream.
+    items: Sequence[Any] | None = None
+
+    def single(self, offset: int) -> Task:
+        """Return batch `offset` of a group as a task of its own."""
+        if self.count == 1:
+            return self
+        part = self.indices[offset * self.batch_size : (offset + 1) * self.batch_size]
+        return Task(self.number + offset, self.epoch, part)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one batch: a value or an error, and what happened on the way."""
+
+    number: int
+    value: Any = None
+    error: Exception | None = None
+    #: Indices of the rows that are really there.
+    indices: Sequence[Any] | npt.NDArray[np.int64] = ()
+    #: Nothing is left of the batch: every item was skipped.
+    empty: bool = False
+    failures: tuple[Failure, ...] = ()
+    #: What the last of these failures was raised with.
+    cause: Exception | None = None
+    fetch_seconds: float = 0.0
+    transform_seconds: float = 0.0
+    collate_seconds: float = 0.0
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class Run:
+    """How a task is run here: who runs it, and whether anybody still waits for it."""
+
+    worker: str = "the calling thread"
+    #: A KeyboardInterrupt comes from the user's keyboard, not out of user code.
+    interruptible: bool = False
+    cancelled: Callable[[], bool] = field(default=_never)
+    #: Items that failed in an earlier epoch, by their index as a state records it: not tried again.
+    known: Mapping[int | str, Failure] = field(default_factory=dict)
+
+
+class BatchLoader:
+    """Loads batches; immutable, picklable, and safe to use from many threads.
+
+    Args:
+        items: how one item is loaded.
+        collate_fn: makes a batch of items; `None` for single items (`batch_size=None` without a collate function).
+        whole: gather whole batches by `dataset.take`, where there is neither a transform nor an own collate function.
+    """
+
+    def __init__(
+        self, items: ItemLoader, collate_fn: Callable[..., Any] | None, *, single_items: bool, whole: bool
+    ) -> None:
+        self.items = items
+        self.collate_fn = collate_fn
+        self.single_items = single_items
+        self.take: Callable[..., Any] | None = items.dataset.take if whole else None
+        self._takes_memory = bool(getattr(collate_fn, "takes_memory", False))
+        self._takes_indices = bool(getattr(collate_fn, "takes_indices", False))
+        self.pool = BufferPool()
+
+    def load(self, task: Task, run: Run) -> list[Outcome]:
+        """Load `task`; never raises, but for a `KeyboardInterrupt` where `run` is interruptible."""
+        if self.take is not None and task.error is None and isinstance(task.indices, np.ndarray):
+            outcomes = self._load_whole(task)
+            if outcomes is not None:
+                return outcomes
+        outcomes = []
+        for offset in range(task.count):
+            if run.cancelled():
+                break
+            outcomes.append(self._load_one(task.single(offset), run))
+        return outcomes
+
+    def close(self) -> None:
+        """End the threads for items, if there were any; does not wait."""
+        self.items.close()
+
+    def _load_whole(self, task: Task) -> list[Outcome] | None:
+        """Gather the batch in one go; `None` if that fails: item by item, the fault is named and treated as it is due."""
+        assert self.take is not None
+        start = perf_counter()
+        try:
+            value = self.take(task.indices, self.pool.allocate)
+        except Exception:
+            return None
+        seconds = (perf_counter() - start) / task.count
+        if task.count == 1:
+            value = _masked(value, task.real, len(task.indices))
+            return [Outcome(task.number, value, indices=task.indices, fetch_seconds=seconds)]
+        parts = split_batch(value, task.count, task.batch_size)
+        return [
+            Outcome(
+                task.number + offset,
+                part,
+                indices=task.indices[offset * task.batch_size : (offset + 1) * task.batch_size],
+                fetch_seconds=seconds,
+            )
+            for offset, part in enumerate(parts)
+        ]
+
+    def _load_one(self, task: Task, run: Run) -> Outcome:
+        if task.error is not None:
+            return Outcome(task.number, error=task.error)
+        outcome = Outcome(task.number)
+        failures: list[tuple[Failure, Exception]] = []
+        try:
+            self._fill(outcome, task, run, failures)
+        except ItemFailed as failed:
+            outcome.error = failed.error
+        except KeyboardInterrupt as error:
+            if run.interruptible:
+                raise
+            outcome.error = as_batch_error(error, None)
+        except BaseException as error:
+            outcome.error = as_batch_error(error, None)
+            attach_note(outcome.error, f"batch {task.number} of epoch {task.epoch}, {run.worker}")
+        if failures:
+            outcome.failures = tuple(failure for failure, _ in failures)
+            outcome.cause = failures[-1][1]
+        return outcome
+
+    def _fill(
+        self, outcome: Outcome, task: Task, run: Run, failures: list[tuple[Failure, Exception]]
+    ) -> None:
+        memory = BatchMemory(self.pool, len(task.indices))
+        start = perf_counter()
+        items, indices, transform_seconds = self.items.load(task, run, memory, failures)
+        fetched = perf_counter()
+        outcome.transform_seconds = transform_seconds
+        outcome.fetch_seconds = fetched - start - transform_seconds
+        outcome.indices = indices
+        if not items and len(task.indices):
+            outcome.empty = True
+            return
+        real = task.real
+        if real is not None and len(items) != len(task.indices):
+            real = _rows_before(task, indices, real)
+        outcome.value = _masked(self._collate(items, memory, indices, task, run), real, len(items))
+        outcome.collate_seconds = perf_counter() - fetched
+
+    def _collate(
+        self, items: list[Any], memory: BatchMemory, indices: Sequence[Any], task: Task, run: Run
+    ) -> Any:
+        collate = self.collate_fn
+        if collate is None:
+            return items[0]
+        try:
+            if self.single_items:
+                return collate(items[0])
+            if self._takes_indices:
+                return collate(items, memory, indices)
+            return collate(items, memory) if self._takes_memory else collate(items)
+        except KeyboardInterrupt as error:
+            if run.interruptible:
+                raise
+            failed: BaseException = error
+        except BaseException as error:
+            failed = error
+        report = as_batch_error(failed, None)
+        attach_note(
+            report,
+            f"batch {task.number} of epoch {task.epoch} failed in collation, {run.worker}; "
+            f"{_named_items(report, indices)}",
+        )
+        raise ItemFailed(report)
+
+
+def _rows_before(task: Task, kept: Sequence[Any], real: int) -> int:
+    """Return how many of the rows that are kept are real: padding is at the end, and skipped rows keep their order."""
+    padding = len(task.indices) - real
+    return max(0, len(kept) - padding)
+
+
+def _masked(value: Any, real: int | None, rows: int) -> Any:
+    return value if real is None else MaskedBatch(value, np.arange(rows) < real)
+
+
+def _named_items(error: BaseException, indices: Sequence[Any]) -> str:
+    positions = getattr(error, "positions", ())
+    if isinstance(positions, tuple) and positions and max(positions) < len(indices):
+        return ", ".join(f"row {position} is item {indices[position]!r}" for position in positions[:8])
+    shown = ", ".join(repr(index) for index in list(indices)[:8])
+    return f"items {shown}{', ...' if len(indices) > 8 else ''}"
+
+
+def collate_or_default(
+    collate_fn: Callable[..., Any] | None, single_items: bool
+) -> Callable[..., Any] | None:
+    """Return the collate function in use: none for single items, else the default one."""
+    if collate_fn is None and not single_items:
+        return default_collate
+    return collate_fn

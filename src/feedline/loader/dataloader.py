@@ -1,0 +1,481 @@
+"""`DataLoader`: checks and stores, makes iterators, tells and takes positions. It starts nothing."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from feedline.errors import StateError, TooManyFailures
+from feedline.keys import check_epoch, fresh_seed
+from feedline.loader import forks
+from feedline.loader.batch import BatchLoader, Outcome, Run, collate_or_default
+from feedline.loader.builder import LoaderBuilder
+from feedline.loader.execution.protocol import Executor
+from feedline.loader.execution.serial import SerialExecutor
+from feedline.loader.execution.threads import ThreadsExecutor
+from feedline.loader.failures import Failure
+from feedline.loader.fetch import ItemLoader
+from feedline.loader.fill import FillSource
+from feedline.loader.groups import can_split
+from feedline.loader.iterator import DataLoaderIterator, Pace
+from feedline.loader.options import LoaderOptions
+from feedline.loader.progress import Position, Progress
+from feedline.loader.source import (
+    BatchOrderSource,
+    IterableSource,
+    OrderSource,
+    Source,
+    dataset_length,
+)
+from feedline.loader.state import LoaderState, differences
+from feedline.loader.stats import Tally
+from feedline.samplers.random import RandomSampler
+from feedline.samplers.sequential import SequentialSampler
+from feedline.transforms.compose import Identity
+
+__all__ = ["DataLoader"]
+
+
+class DataLoader:
+    """Batches of a dataset, in an order that depends on (seed, epoch) alone, from any place on.
+
+    Args:
+        dataset: anything with `__len__` and `__getitem__`; see `feedline.Dataset`.
+        batch_size: items per batch; `None` yields single items.
+        shuffle: a new order each epoch, as `RandomSampler(seed)` gives it.
+        sampler: a sampler, or any iterable of indices, walked anew each epoch.
+        batch_sampler: a batch sampler, or any iterable of lists of indices.
+        drop_last: leave a last batch out that is not full.
+        seed: for the order and for `context.rng`, 0 to 2**64 - 1. `None` draws entropy once and keeps it in the state.
+        transform: applied to each item in the workers, as `f(item)` or `f(item, context)`.
+        collate_fn: makes a batch of a list of items; default `feedline.default_collate`.
+        num_workers: batches that are computed at once; 0 computes in the calling thread.
+        worker_type: `"thread"`.
+        item_concurrency: items of one batch that are loaded at once.
+        prefetch_depth: batches that may wait, beyond those in progress.
+        prefetch_bytes: and how many bytes they may have, all together.
+        in_order: deliver in epoch order; `False` delivers as batches are ready, and resumes exactly all the same.
+        on_error: what becomes of an item that fails: `"raise"`, `"skip"`, `"substitute"`, or a callable
+            `(failure) -> ` one of these.
+        max_failures: how many items may fail, or which fraction of an epoch's items, before the run ends.
+        timeout: seconds that one item may take.
+        reseed_globals: make the global generators of Python, NumPy and torch depend on (seed, epoch, index), too.
+
+    A map-style loader never shards by itself: `DistributedSampler` does.
+
+    Raises:
+        OptionError: an option has a value out of its range, or contradicts another.
+        TypeError: an option, or the dataset, is of another type.
+
+    Determinism: batch `k` of epoch `e` depends on (dataset, sampler, seed, e, k) alone, not on workers or timing.
+    Concurrency: may be used from any thread; each iterator by one thread at a time. After `fork` it works in the child.
+
+    >>> import numpy as np
+    >>> from feedline import ArrayDataset, DataLoader
+    >>> loader = DataLoader(ArrayDataset(np.arange(5)), batch_size=2)
+    >>> [x.tolist() for x, in loader]
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, dataset: Any, batch_size: int | None = 1, **options: Any) -> None:
+        self._init(dataset, LoaderOptions(batch_size=batch_size, **options))
+
+    def _init(self, dataset: Any, options: LoaderOptions) -> None:
+        self.dataset = _check_dataset(dataset)
+        self.options = options
+        self._entropy = fresh_seed() if options.seed is None else options.seed
+        self._epoch = 0
+        self._resume: Position | None = None
+        self._progress: Progress | None = None
+        self._failures: list[Failure] = []
+        self._tally = Tally()
+        self._closed = False
+        self._locks: dict[int, threading.Lock] = {}
+        self._executors: dict[int, Executor] = {}
+        self._iterators: weakref.WeakSet[DataLoaderIterator] = weakref.WeakSet()
+        self._template = _source_of(dataset, options)
+        self._arm()
+
+    def _arm(self) -> None:
+        """Bind what depends on the entropy in use."""
+        options = self.options
+        self._source: Source = self._template
+        if self._is_unseeded():
+            self._source = self._template.with_seed(self._entropy)
+        transform = None if isinstance(options.transform, Identity) else options.transform
+        items = ItemLoader(
+            self.dataset,
+            transform,
+            seed=self._entropy,
+            item_concurrency=options.item_concurrency,
+            on_error=options.on_error,
+            timeout=options.timeout,
+            reseed_globals=options.reseed_globals,
+        )
+        single = options.batch_size is None and options.batch_sampler is None
+        whole = transform is None and options.collate_fn is None and not single
+        self._batches = BatchLoader(
+            items,
+            collate_or_default(options.collate_fn, single),
+            single_items=single,
+            whole=whole and callable(getattr(self.dataset, "take", None)),
+        )
+        self._group: int | None = None
+
+    @classmethod
+    def builder(cls, dataset: Any) -> LoaderBuilder:
+        """Return a builder: `DataLoader.builder(dataset).batch_size(32).shuffle(seed=1).build()`."""
+        return LoaderBuilder(cls, dataset)
+
+    # -- iterating
+
+    def __iter__(self) -> DataLoaderIterator:
+        """Start the next epoch, or go on where a loaded state stands."""
+        return self._start(with_indices=False)
+
+    def iter_with_indices(self) -> DataLoaderIterator:
+        """Start the next epoch, yielding `(indices, batch)`: the list of indices of the rows that are really there."""
+        return self._start(with_indices=True)
+
+    def _start(self, *, with_indices: bool) -> DataLoaderIterator:
+        if self._closed:
+            raise RuntimeError("the loader is closed")
+        with self._lock():
+            start = self._resume or Position(self._epoch)
+            plan = self._source.plan(start.epoch, start.units, start.batch)
+            if start.units and plan.end() is None and plan.task(start.batch) is None:
+                # Of an iterable without a length, only now it shows that nothing is left: on to the next epoch.
+                start = Position(start.epoch + 1)
+                plan = self._source.plan(start.epoch, 0, 0)
+            progress = Progress(self._source, plan, start)
+            self._epoch = start.epoch + 1
+            self._resume = None
+            self._progress = progress
+        options = self.options
+        known = {failure.index: failure for failure in self._failures if failure.epoch < start.epoch}
+        session = self._executor().session(options.in_order, known)
+        iterator = DataLoaderIterator(
+            progress,
+            plan,
+            session,
+            self._pace(plan.can_group),
+            on_received=_Ledger(self._failures, options.max_failures, self._epoch_items),
+            make_state=_StateMaker(self),
+            hint=self._hint(),
+            fill_source=self._fill_source(),
+            expected=self._source.batches(start.epoch) if plan.end() is None else None,
+            with_indices=with_indices,
+            tally=self._tally,
+        )
+        self._iterators.add(iterator)
+        return iterator
+
+    def _pace(self, can_group: bool) -> Pace:
+        options = self.options
+        group = self._group_size() if can_group else 1
+        batches = options.num_workers + options.prefetch_depth if options.num_workers else 1
+        return Pace(
+            window=batches * group,
+            group=group,
+            eager=options.num_workers > 0,
+            max_bytes=options.prefetch_bytes,
+            in_order=options.in_order,
+        )
+
+    def _group_size(self) -> int:
+        """Return how many batches are gathered at once: small ones together, if the dataset asks for it."""
+        if self._group is None:
+            rows = getattr(self.dataset, "take_rows", None)
+            take, size = self._batches.take, self.options.batch_size
+            self._group = 1
+            if take is not None and rows is not None and size is not None and -(-rows // size) > 1:
+                empty = take(np.empty(0, np.int64), np.empty)
+                self._group = -(-rows // size) if can_split(empty) else 1
+        return self._group
+
+    def _hint(self) -> Callable[[Any], None] | None:
+        hint = getattr(self.dataset, "prefetch", None)
+        return hint if callable(hint) else None
+
+    def _fill_source(self) -> FillSource:
+        options = self.options
+        reason = None
+        if options.transform is not None and not isinstance(options.transform, Identity):
+            reason = "the loader has a transform"
+        elif options.collate_fn is not None:
+            reason = "the loader has a collate_fn"
+        elif options.batch_size is None or options.batch_sampler is not None:
+            reason = "batches have no fixed size"
+        elif getattr(options.sampler, "tail", None) == "mask":
+            reason = 'the sampler has tail="mask"'
+        return FillSource(self.dataset, options.batch_size, reason)
+
+    def _executor(self) -> Executor:
+        # One for each process that the loader lives in: threads do not survive a fork. Making one starts nothing, so
+        # of two that are made at once, one is dropped.
+        key = forks.generation()
+        executor = self._executors.get(key)
+        if executor is None:
+            made: Executor
+            if self.options.num_workers == 0:
+                made = SerialExecutor(self._batches)
+            else:
+                made = ThreadsExecutor(self._batches, self.options.num_workers)
+            executor = self._executors.setdefault(key, made)
+        return executor
+
+    def _lock(self) -> threading.Lock:
+        # A lock that another thread held when the process was forked stays locked in the child: a new one there.
+        return self._locks.setdefault(forks.generation(), threading.Lock())
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch.
+
+        Raises:
+            TypeError: the sampler is an iterable without a length.
+        """
+        batches = self._source.batches(self._epoch)
+        if batches is None:
+            raise TypeError("this loader has no length: its sampler is an iterable without one")
+        return batches
+
+    def batch_at(self, epoch: int, number: int) -> Any:
+        """Return batch `number` of `epoch` again, loaded alone in the calling thread; nothing else changes.
+
+        It speaks of a whole epoch under the present world size.
+
+        Raises:
+            IndexError: the epoch has no such batch.
+        """
+        epoch = check_epoch(epoch)
+        if isinstance(number, bool) or not hasattr(type(number), "__index__"):
+            raise TypeError(f"the number of a batch is an int, not {number!r}")
+        plan = self._source.plan(epoch, 0, 0)
+        task = plan.task(number) if number >= 0 else None
+        if task is None:
+            raise IndexError(f"epoch {epoch} has no batch {number}")
+        known = {failure.index: failure for failure in self._failures if failure.epoch < epoch}
+        outcome = self._batches.load(task, Run(interruptible=True, known=known))[0]
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+    # -- epochs and positions
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next `iter()` runs."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next `iter()` run `epoch`, from its start.
+
+        A loaded position is kept if it lies in that same epoch (training loops call this before each epoch, also
+        before the one that they resume). Iterators that live keep the epoch that they were made for.
+        """
+        epoch = check_epoch(epoch)
+        with self._lock():
+            if self._resume is not None and self._resume.epoch == epoch:
+                return
+            self._epoch = epoch
+            self._resume = None
+            self._progress = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position behind the last batch that was received from the newest iterator, as JSON values.
+
+        Costs microseconds, starts nothing, and may be called at any time from any thread.
+        """
+        progress = self._progress
+        return self._state_of(
+            self._resume or Position(self._epoch) if progress is None else progress.position()
+        )
+
+    def _state_of(self, position: Position) -> dict[str, Any]:
+        return LoaderState(
+            epoch=position.epoch,
+            position=position.units,
+            batch=position.batch,
+            world_size=self._source.stride,
+            ahead=tuple(sorted(position.ahead)),
+            entropy=self._entropy if self._is_unseeded() else None,
+            failures=tuple(self._failures),
+            fingerprint=self._fingerprint(),
+        ).as_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next `iter()` go on where `state` stands: a seek, nothing is replayed.
+
+        Iterators that live go on as before.
+
+        Raises:
+            StateError: it does not fit; the message has a line for each difference, and nothing is changed.
+        """
+        loaded = LoaderState.from_dict(state)
+        self._check_fits(loaded)
+        entropy_before, source_before, batches_before = self._entropy, self._source, self._batches
+        if loaded.entropy is not None:
+            self._entropy = loaded.entropy
+            self._arm()
+        try:
+            position = self._checked_position(loaded)
+        except BaseException:
+            self._entropy, self._source, self._batches = entropy_before, source_before, batches_before
+            raise
+        with self._lock():
+            if loaded.entropy is not None:
+                # Workers hold the batch loader with the entropy of before: new ones are made.
+                self._executors = {}
+            self._resume = position if position.units else None
+            self._epoch = position.epoch
+            self._progress = None
+            self._failures = list(loaded.failures)
+
+    def _check_fits(self, loaded: LoaderState) -> None:
+        lines = differences(loaded.fingerprint, self._fingerprint())
+        if self._is_unseeded() and loaded.entropy is None and not lines:
+            lines.append("entropy: the state has nothing, though its seed is None")
+        if loaded.ahead and loaded.world_size != self._source.stride:
+            lines.append(
+                f"world_size: the state has {loaded.world_size}, the loader has {self._source.stride}, and batches "
+                f"that were delivered ahead of order (in_order=False) can't be dealt out anew"
+            )
+        if lines:
+            raise StateError(
+                "the state does not fit this loader:\n" + "\n".join(f"  {line}" for line in lines)
+            )
+
+    def _checked_position(self, loaded: LoaderState) -> Position:
+        whole = self._source.longest_left(loaded.epoch, 0)
+        if whole is not None and loaded.position:
+            units = dataset_length(self.dataset) if isinstance(self._source, OrderSource) else whole
+            bound = max(units, whole * (self.options.batch_size or 1)) * self._source.stride
+            if loaded.position > bound:
+                raise StateError(
+                    f"the state does not fit this loader:\n  position: the state has {loaded.position}, "
+                    f"the loader's epoch ends at {bound}"
+                )
+        if loaded.position and self._source.longest_left(loaded.epoch, loaded.position) == 0:
+            return Position(loaded.epoch + 1)
+        return Position(loaded.epoch, loaded.position, loaded.batch, frozenset(loaded.ahead))
+
+    def _is_unseeded(self) -> bool:
+        return self.options.seed is None or self._template.entropy is not None
+
+    def _fingerprint(self) -> dict[str, Any]:
+        # From the template, where an unseeded sampler still says `seed: None`.
+        return {**self._template.describe(), "seed": self.options.seed}
+
+    # -- failures and ends
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Every item that failed so far in batches that were delivered, those of a loaded state first."""
+        return tuple(self._failures)
+
+    def _epoch_items(self) -> int:
+        return dataset_length(self.dataset)
+
+    def close(self) -> None:
+        """End workers and iterators; idempotent. The state stays readable."""
+        self._closed = True
+        for iterator in list(self._iterators):
+            iterator.close()
+        executor = self._executors.get(forks.generation())
+        if executor is not None:
+            executor.close()
+
+    def __enter__(self) -> DataLoader:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A loader travels as what it was made of and where it stands; iterators and workers stay behind.
+        return {"dataset": self.dataset, "options": self.options, "state": self.state_dict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._init(state["dataset"], state["options"])
+        self.load_state_dict(state["state"])
+
+    def __repr__(self) -> str:
+        defaults = LoaderOptions()
+        shown = [
+            f"{name}={getattr(self.options, name)!r}"
+            for name in LoaderOptions.names()
+            if getattr(self.options, name) != getattr(defaults, name)
+        ]
+        return f"DataLoader({', '.join([type(self.dataset).__name__, *shown])})"
+
+
+class _Ledger:
+    """Keeps what failed, and ends a run with too many failures."""
+
+    def __init__(
+        self, failures: list[Failure], max_failures: int | float | None, epoch_items: Callable[[], int]
+    ) -> None:
+        self._failures = failures
+        self._max = max_failures
+        self._epoch_items = epoch_items
+
+    def __call__(self, outcome: Outcome, epoch: int) -> None:
+        if not outcome.failures:
+            return
+        self._failures.extend(outcome.failures)
+        if self._max is None:
+            return
+        allowed = self._max * self._epoch_items() if isinstance(self._max, float) else self._max
+        if len(self._failures) > allowed:
+            last = self._failures[-1]
+            told = f"{self._max:g} of the items" if isinstance(self._max, float) else str(self._max)
+            raise TooManyFailures(
+                f"{len(self._failures)} items failed, max_failures={told}; the last one was item "
+                f"{last.index!r} of batch {last.batch}, epoch {last.epoch}: {last.error}"
+            ) from outcome.cause
+
+
+class _StateMaker:
+    """Makes states for iterators, whose loader may be gone: holds what is needed, weakly where it can."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._loader = loader
+
+    def __call__(self, progress: Progress) -> dict[str, Any]:
+        return self._loader._state_of(progress.position())
+
+
+def _check_dataset(dataset: Any) -> Any:
+    if isinstance(dataset, type):
+        raise TypeError(f"the dataset is the class {dataset.__name__}; give an instance of it")
+    if isinstance(dataset, (str, bytes)):
+        raise TypeError(
+            f"the dataset is the {type(dataset).__name__} {dataset!r}; for a file use NdfDataset(path) or "
+            f"FileDataset([path])"
+        )
+    missing = [name for name in ("__getitem__", "__len__") if not hasattr(type(dataset), name)]
+    if missing:
+        raise TypeError(
+            f"a dataset has __getitem__ and __len__; {type(dataset).__name__} lacks {' and '.join(missing)}"
+        )
+    return dataset
+
+
+def _source_of(dataset: Any, options: LoaderOptions) -> Source:
+    if options.batch_sampler is not None:
+        if callable(getattr(options.batch_sampler, "batches", None)):
+            return BatchOrderSource(dataset, options.batch_sampler)
+        return IterableSource(dataset, options.batch_sampler, None, False)
+    sampler = options.sampler
+    size = options.batch_size or 1
+    if sampler is None:
+        sampler = RandomSampler(options.seed) if options.shuffle else SequentialSampler()
+    if callable(getattr(sampler, "order", None)):
+        return OrderSource(dataset, sampler, size, options.drop_last)
+    return IterableSource(dataset, sampler, size, options.drop_last)

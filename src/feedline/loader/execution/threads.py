@@ -1,0 +1,155 @@
+"""Worker threads: made once per loader, kept between epochs, started by the first task and never by a constructor.
+
+Note [ownership]
+    A worker thread knows the queue and the batch loader, and no executor, session or loader: so these can be collected,
+    and their finalisers end the threads and drop what is queued. Threads are daemons: an item that hangs can't keep the
+    interpreter; at exit they get a moment to end their item, since a thread that is in C code when the interpreter goes
+    may crash it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from queue import Empty, SimpleQueue
+
+from feedline.loader.batch import BatchLoader, Outcome, Run, Task
+from feedline.loader.execution.protocol import Known
+from feedline.loader.ordering import Window
+
+__all__ = ["ThreadsExecutor"]
+
+#: Seconds that all worker threads together get at interpreter exit.
+EXIT_PATIENCE = 1.0
+
+_alive: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+_queues: weakref.WeakSet[_Shared] = weakref.WeakSet()
+
+
+class _Shared:
+    """What the executor and its threads share; weakly known to the exit handler."""
+
+    def __init__(self, load: BatchLoader) -> None:
+        self.load = load
+        self.queue: SimpleQueue[tuple[_Line, Task] | None] = SimpleQueue()
+        self.closed = False
+
+
+class _Line:
+    """What a session and the workers share."""
+
+    __slots__ = ("cancelled", "known", "outcomes", "wake")
+
+    def __init__(self, in_order: bool, known: Known) -> None:
+        self.outcomes: Window[Outcome] = Window(in_order)
+        # A token for each task that has ended. Outcomes themselves lie in the window: see Note [Ctrl-C] in ordering.
+        self.wake: SimpleQueue[None] = SimpleQueue()
+        self.cancelled = False
+        self.known = known
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def is_cancelled(self) -> bool:
+        return self.cancelled
+
+
+def _work(shared: _Shared, name: str) -> None:
+    queue = shared.queue
+    while True:
+        entry = queue.get()
+        if entry is None or shared.closed:
+            return
+        line, task = entry
+        if not line.cancelled:
+            run = Run(worker=name, cancelled=line.is_cancelled, known=line.known)
+            for outcome in shared.load.load(task, run):
+                line.outcomes.put(outcome)
+            line.wake.put(None)
+            outcome = None  # type: ignore[assignment]
+        # Nothing of the last batch may live on here while the thread waits for the next.
+        del entry, line, task
+
+
+class ThreadsExecutor:
+    """Loads on `num_workers` threads, a batch each."""
+
+    def __init__(self, load: BatchLoader, num_workers: int) -> None:
+        self._num_workers = num_workers
+        self._shared = _Shared(load)
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._finalizer = weakref.finalize(self, _end, self._shared, self._threads)
+
+    def session(self, in_order: bool, known: Known) -> ThreadsSession:
+        """Return a session; no thread is started yet."""
+        return ThreadsSession(self, in_order, known)
+
+    def queue(self, line: _Line, task: Task) -> None:
+        """Hand `task` to the workers, starting one if not all are there."""
+        if len(self._threads) < self._num_workers:
+            with self._lock:
+                if len(self._threads) < self._num_workers:
+                    self._start_one()
+        self._shared.queue.put((line, task))
+
+    def _start_one(self) -> None:
+        name = f"feedline-worker-{len(self._threads)}"
+        thread = threading.Thread(
+            target=_work, args=(self._shared, f"worker thread {len(self._threads)}"), name=name, daemon=True
+        )
+        thread.start()
+        self._threads.append(thread)
+        _alive.add(thread)
+        _queues.add(self._shared)
+
+    def close(self) -> None:
+        """Let the workers end after their item; does not wait."""
+        self._finalizer()
+
+
+def _end(shared: _Shared, threads: list[threading.Thread]) -> None:
+    shared.closed = True
+    for _ in threads:
+        shared.queue.put(None)
+    shared.load.close()
+
+
+class ThreadsSession:
+    """One iterator's share of the workers."""
+
+    def __init__(self, executor: ThreadsExecutor, in_order: bool, known: Known) -> None:
+        self._executor = executor
+        self._line = _Line(in_order, known)
+        self.outcomes = self._line.outcomes
+        self._finalizer = weakref.finalize(self, self._line.cancel)
+
+    def submit(self, task: Task) -> None:
+        """Queue `task`."""
+        self._executor.queue(self._line, task)
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait for the next task to end."""
+        try:
+            self._line.wake.get(timeout=seconds)
+        except Empty:  # the time is over
+            return
+
+    def cancel(self) -> None:
+        """Let the workers pass over what is queued."""
+        self._finalizer()
+
+
+@atexit.register
+def _leave() -> None:
+    for shared in list(_queues):
+        shared.closed = True
+    threads = list(_alive)
+    for shared in list(_queues):
+        for _ in threads:
+            shared.queue.put(None)
+    deadline = time.monotonic() + EXIT_PATIENCE
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))

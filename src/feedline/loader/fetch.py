@@ -1,0 +1,375 @@
+"""`ItemLoader`: one item after the other (or several at once), transformed, with the failure policy applied."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from operator import length_hint
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from feedline.loader import forks
+from feedline.loader.failures import (
+    MAX_SUBSTITUTES,
+    ErrorPolicy,
+    Failure,
+    as_batch_error,
+    attach_note,
+    decide,
+    recorded_index,
+    substitutes,
+)
+from feedline.loader.lanes import Lanes
+from feedline.loader.reseed import Reseeded
+from feedline.transforms.protocol import ItemContext, RowSource, wants_context
+
+if TYPE_CHECKING:
+    from feedline.loader.batch import Run, Task
+
+__all__ = ["ItemFailed", "ItemLoader"]
+
+_SKIPPED = object()
+_FETCH = -1
+
+
+class ItemFailed(Exception):
+    """Carries the error of a batch out of the depths; never seen by a user."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+class ItemLoader:
+    """How items are loaded: immutable, picklable, safe to use from many threads.
+
+    Args:
+        dataset: map-style, or the stream that the items came from.
+        transform: callable on an item, or `None`.
+        seed: the loader's, for `context.rng`, substitutes and `reseed_globals`.
+        item_concurrency: items of a batch that are loaded at a time.
+        on_error: what becomes of an item that fails.
+        timeout: seconds for one item.
+        reseed_globals: re-seed the global generators before each item.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        transform: Callable[..., Any] | None,
+        *,
+        seed: int,
+        item_concurrency: int = 1,
+        on_error: ErrorPolicy = "raise",
+        timeout: float | None = None,
+        reseed_globals: bool = False,
+    ) -> None:
+        self.dataset = dataset
+        self.transform = transform
+        self.seed = seed
+        self.item_concurrency = item_concurrency
+        self.on_error = on_error
+        self.timeout = timeout
+        self.reseed_globals = reseed_globals
+        self._with_context = transform is not None and wants_context(transform)
+        self._lanes: tuple[int, Lanes] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lanes": None}
+
+    def lanes(self) -> Lanes:
+        """Return the threads below batches, new ones in a forked child."""
+        if self._lanes is None or self._lanes[0] != forks.generation():
+            # Two threads may both come here: one pool is dropped before it has a thread in use for long.
+            self._lanes = (forks.generation(), Lanes("feedline-item"))
+        return self._lanes[1]
+
+    def close(self) -> None:
+        """End the threads below batches; does not wait."""
+        if self._lanes is not None:
+            self._lanes[1].close()
+            self._lanes = None
+
+    def load(
+        self, task: Task, run: Run, memory: RowSource, failures: list[tuple[Failure, Exception]]
+    ) -> tuple[list[Any], Sequence[Any], float]:
+        """Return (items, their indices, seconds spent in the transform) of one batch.
+
+        Raises:
+            ItemFailed: an item failed and the policy says "raise"; it carries the error, with a note.
+        """
+        indices = task.indices.tolist() if isinstance(task.indices, np.ndarray) else task.indices
+        batch = _Batch(self, task, run, memory, failures)
+        get_many = getattr(self.dataset, "__getitems__", None) if task.items is None else None
+        if callable(get_many) and self.item_concurrency == 1 and len(indices):
+            fetched = batch.fetch_together(get_many, indices)
+            if fetched is not None:
+                return batch.rows(indices, fetched.__getitem__)
+        if task.items is not None:
+            return batch.rows(indices, task.items.__getitem__)
+        if self.transform is None and run.interruptible and not self._has_extras():
+            items = batch.fetch_plainly(indices)
+            if items is not None:
+                return items, indices, 0.0
+        return batch.rows(indices, None)
+
+    def _has_extras(self) -> bool:
+        return (
+            self.on_error != "raise"
+            or self.timeout is not None
+            or self.reseed_globals
+            or (self.item_concurrency > 1)
+        )
+
+
+class _Batch:
+    """One batch on its way: what its items share."""
+
+    def __init__(
+        self,
+        loader: ItemLoader,
+        task: Task,
+        run: Run,
+        memory: RowSource,
+        failures: list[tuple[Failure, Exception]],
+    ) -> None:
+        self.loader = loader
+        self.task = task
+        self.run = run
+        self.memory = memory
+        self.failures = failures
+        self.known = run.known
+        self.transform_seconds = 0.0
+
+    def fetch_plainly(self, indices: Sequence[Any]) -> list[Any] | None:
+        """Return the items at the least cost there is; `None` if one fails: the slow way then says what and where."""
+        positions = iter(indices)
+        get = self.loader.dataset.__getitem__
+        try:
+            items = [get(index) for index in positions]
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            position = len(indices) - length_hint(positions) - 1
+            self._fail(error, position, indices[position], _FETCH)
+        if items:
+            _refuse_awaitable(items[0], self.loader.dataset)
+        return items
+
+    def fetch_together(self, get_many: Callable[..., Any], indices: Sequence[Any]) -> Sequence[Any] | None:
+        """Return the items of `__getitems__`; `None` if it fails and the policy treats items one by one."""
+        loader = self.loader
+        known = self.known
+        if loader.on_error != "raise" and any(recorded_index(index) in known for index in indices):
+            return None
+        try:
+            if loader.timeout is None:
+                items = get_many(indices)
+            else:
+                limit = loader.timeout * len(indices)
+                items = loader.lanes().limited(lambda: get_many(indices), limit)
+            count = len(items)
+            if count != len(indices):
+                raise ValueError(
+                    f"{type(loader.dataset).__name__}.__getitems__ returned {count} items "
+                    f"for {len(indices)} indices; it must return as many, in order"
+                )
+        except KeyboardInterrupt:
+            if self.run.interruptible:
+                raise
+            items = None
+        except BaseException as error:
+            if loader.on_error != "raise":
+                return None
+            report = as_batch_error(error, None)
+            attach_note(
+                report,
+                f"items {_some(indices)} of batch {self.task.number}, epoch {self.task.epoch}, failed "
+                f"when they were fetched together by __getitems__, {self.run.worker}",
+            )
+            raise ItemFailed(report) from None
+        return items  # type: ignore[no-any-return]
+
+    def rows(
+        self, indices: Sequence[Any], fetched: Callable[[int], Any] | None
+    ) -> tuple[list[Any], Sequence[Any], float]:
+        """Load the items one by one, or `item_concurrency` at a time; `fetched(position)` gives one that is there."""
+        loader = self.loader
+        count = len(indices)
+        if loader.item_concurrency > 1 and count > 1 and fetched is None:
+            rows = loader.lanes().map(
+                lambda position: self._row(position, indices[position], None), count, loader.item_concurrency
+            )
+        else:
+            rows = []
+            for position, index in enumerate(indices):
+                if self.run.cancelled():
+                    break
+                rows.append(self._row(position, index, fetched))
+        kept = [row for row in rows if row[1] is not _SKIPPED]
+        return [item for _, item in kept], [index for index, _ in kept], self.transform_seconds
+
+    def _row(self, position: int, index: Any, fetched: Callable[[int], Any] | None) -> tuple[Any, Any]:
+        """Return (index, item) of what stands at `position` in the end; the item may be `_SKIPPED`."""
+        if self.loader.on_error != "raise" and recorded_index(index) in self.known:
+            return self._without(position, index, "known")
+        stage = [_FETCH]
+        try:
+            return index, self._attempt(position, index, fetched, stage)
+        except KeyboardInterrupt as error:
+            if self.run.interruptible:
+                raise
+            return self._failed(error, position, index, stage[0])
+        except BaseException as error:
+            return self._failed(error, position, index, stage[0])
+
+    def _attempt(
+        self, position: int, index: Any, fetched: Callable[[int], Any] | None, stage: list[int]
+    ) -> Any:
+        loader = self.loader
+        if loader.timeout is None:
+            return self._one(position, index, fetched, stage, self.memory)
+        # What an item that was given up still writes must not reach the batch: it gets memory of its own.
+        return loader.lanes().limited(
+            lambda: self._one(position, index, fetched, stage, None), loader.timeout
+        )
+
+    def _one(
+        self,
+        position: int,
+        index: Any,
+        fetched: Callable[[int], Any] | None,
+        stage: list[int],
+        memory: RowSource | None,
+    ) -> Any:
+        loader = self.loader
+        if loader.reseed_globals:
+            with Reseeded(loader.seed, self.task.epoch, index):
+                return self._fetch_and_transform(position, index, fetched, stage, memory)
+        return self._fetch_and_transform(position, index, fetched, stage, memory)
+
+    def _fetch_and_transform(
+        self,
+        position: int,
+        index: Any,
+        fetched: Callable[[int], Any] | None,
+        stage: list[int],
+        memory: RowSource | None,
+    ) -> Any:
+        loader = self.loader
+        if fetched is None:
+            item = loader.dataset[index]
+            if position == 0:
+                _refuse_awaitable(item, loader.dataset)
+        else:
+            item = fetched(position)
+        transform = loader.transform
+        if transform is None:
+            return item
+        start = perf_counter()
+        stage[0] = 0
+        if loader._with_context:
+            context = ItemContext(index, self.task.epoch, loader.seed, memory, position)
+            try:
+                item = transform(item, context)
+            finally:
+                stage[0] = context.place
+        else:
+            item = transform(item)
+        self.transform_seconds += perf_counter() - start
+        return item
+
+    def _failed(self, error: BaseException, position: int, index: Any, place: int) -> tuple[Any, Any]:
+        report, failure = self._record(error, position, index, place)
+        decision = decide(self.loader.on_error, failure)
+        if decision == "raise":
+            raise ItemFailed(report)
+        return self._without(position, index, decision, report)
+
+    def _fail(self, error: BaseException, position: int, index: Any, place: int) -> None:
+        report, _ = self._record(error, position, index, place)
+        raise ItemFailed(report)
+
+    def _record(
+        self, error: BaseException, position: int, index: Any, place: int
+    ) -> tuple[Exception, Failure]:
+        task = self.task
+        report = as_batch_error(error, index)
+        attach_note(
+            report,
+            f"item {index!r} (row {position} of batch {task.number}, epoch {task.epoch}) failed "
+            f"{self._where(place)}, {self.run.worker}",
+        )
+        failure = Failure.of(report, index, task.epoch, task.number)
+        self.failures.append((failure, report))
+        return report, failure
+
+    def _where(self, place: int) -> str:
+        if place == _FETCH:
+            return "when it was fetched"
+        transform = self.loader.transform
+        steps = getattr(transform, "steps", None)
+        step = steps[place] if isinstance(steps, tuple) and place < len(steps) else transform
+        return f"in step {place} of the transform, {_short_repr(step)}"
+
+    def _without(
+        self, position: int, index: Any, decision: str, report: Exception | None = None
+    ) -> tuple[Any, Any]:
+        """Return what stands in the place of an item that can't be had."""
+        if decision == "known":
+            policy = self.loader.on_error
+            # A callable has decided once already; what it said then is what it is asked again now.
+            decision = policy if isinstance(policy, str) else self._ask_again(index)
+        if decision != "substitute":
+            return index, _SKIPPED
+        return self._substitute(position, index, report)
+
+    def _ask_again(self, index: Any) -> str:
+        known = self.known[recorded_index(index)]
+        decision = decide(self.loader.on_error, known)
+        return "skip" if decision == "raise" else decision
+
+    def _substitute(self, position: int, index: Any, report: Exception | None) -> tuple[Any, Any]:
+        loader, task = self.loader, self.task
+        if not isinstance(index, int):
+            raise ItemFailed(report or TypeError(f"no substitute for the key {index!r}: only for ints"))
+        for candidate in substitutes(loader.seed, task.epoch, index, len(loader.dataset)):
+            if candidate in self.known:
+                continue
+            stage = [_FETCH]
+            try:
+                return candidate, self._attempt(position, candidate, None, stage)
+            except KeyboardInterrupt as error:
+                if self.run.interruptible:
+                    raise
+                report, _ = self._record(error, position, candidate, stage[0])
+            except BaseException as error:
+                report, _ = self._record(error, position, candidate, stage[0])
+        final = report or RuntimeError(f"item {index} failed before")
+        attach_note(
+            final, f"no substitute for item {index} worked, of {MAX_SUBSTITUTES} tried (batch {task.number})"
+        )
+        raise ItemFailed(final)
+
+
+def _refuse_awaitable(item: Any, dataset: Any) -> None:
+    if inspect.isawaitable(item):
+        close = getattr(item, "close", None)
+        if callable(close):
+            close()  # else Python warns that it was never awaited
+        raise TypeError(
+            f"{type(dataset).__name__}.__getitem__ returned an awaitable; for asynchronous items, "
+            f"subclass feedline.AsyncDataset"
+        )
+
+
+def _short_repr(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _some(indices: Sequence[Any]) -> str:
+    shown = ", ".join(repr(index) for index in indices[:8])
+    return shown + (", ..." if len(indices) > 8 else "")

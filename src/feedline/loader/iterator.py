@@ -1,0 +1,309 @@
+"""`DataLoaderIterator`: an executor's session, the window, and the consumer's position."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.errors import TooManyFailures
+from feedline.loader import forks
+from feedline.loader.batch import Outcome
+from feedline.loader.execution.protocol import Session
+from feedline.loader.fill import check_targets, fill_from
+from feedline.loader.ordering import Cursor
+from feedline.loader.plan import Plan
+from feedline.loader.progress import Progress
+from feedline.loader.stats import Tally
+
+__all__ = ["DataLoaderIterator", "Pace"]
+
+logger = logging.getLogger("feedline")
+
+#: Batches of which a dataset with `prefetch` is told ahead, at least: enough to hide a disk.
+HINTED_BATCHES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How far work may run ahead of the consumer.
+
+    Attributes:
+        window: batches in progress or waiting.
+        group: batches that are gathered as one task.
+        eager: submit as soon as there is room (workers), not when the consumer waits (the calling thread).
+        max_bytes: bytes of batches in progress or waiting, or `None`; one batch is always allowed.
+        in_order: deliver in epoch order.
+    """
+
+    window: int
+    group: int
+    eager: bool
+    max_bytes: int | None
+    in_order: bool
+
+
+class DataLoaderIterator:
+    """The batches of one epoch, from where it was started.
+
+    A class, not a generator: it goes on after an exception. `len()` is the number of batches left.
+
+    Concurrency: one thread at a time; `state_dict()` may be called from any other at any time.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        plan: Plan,
+        session: Session,
+        pace: Pace,
+        *,
+        on_received: Callable[[Outcome, int], None],
+        make_state: Callable[[Progress], dict[str, Any]],
+        hint: Callable[[Any], None] | None,
+        fill_source: Any,
+        expected: int | None,
+        with_indices: bool,
+        tally: Tally,
+    ) -> None:
+        self._progress = progress
+        self._plan = plan
+        self._session = session
+        self._pace = pace
+        self._on_received = on_received
+        self._make_state = make_state
+        self._hint = hint
+        self._fill_source = fill_source
+        self._expected = expected
+        self._with_indices = with_indices
+        self._tally = tally
+        self._generation = forks.generation()
+        self._submitted = progress.cursor.next
+        self._hinted = progress.cursor.next
+        self._largest = 0
+        self._broken: BaseException | None = None
+        self._closed: str | None = None
+        self._ended_by: TooManyFailures | None = None
+        # After a `break`, or garbage collection: workers pass over what is queued, and the order's memory goes.
+        self._finalizer = weakref.finalize(self, _leave, session, progress)
+
+    def __iter__(self) -> DataLoaderIterator:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next batch, or raise the error that belongs to it; the following call goes on behind it."""
+        outcome = self._receive()
+        if outcome is None:
+            raise StopIteration
+        if outcome.error is not None:
+            try:
+                raise outcome.error
+            finally:
+                del outcome  # the error's traceback holds this frame
+        if self._with_indices:
+            indices = outcome.indices
+            return (indices.tolist() if isinstance(indices, np.ndarray) else list(indices)), outcome.value
+        return outcome.value
+
+    def next_into(self, *targets: npt.NDArray[Any]) -> int:
+        """Gather the next batch into `targets`, one array for each of the dataset's arrays, and return its rows.
+
+        Args:
+            targets: C-contiguous and writable, of the dataset's dtypes, each of shape `(batch_size, ...)`.
+
+        Returns:
+            The number of rows that were written, 0 at the end of the epoch.
+
+        Raises:
+            TypeError: the dataset isn't made of arrays, or there is a transform or a `collate_fn`.
+            ValueError: a target has another shape, dtype or layout; nothing is consumed.
+        """
+        self._check_usable()
+        check_targets(self._fill_source, targets, self._with_indices)
+        task = None if self._pace.eager else self._plan.task(self._progress.cursor.next)
+        if (
+            task is not None
+            and task.error is None
+            and self._session.outcomes.peek(self._progress.cursor) is None
+        ):
+            # Nothing waits to be delivered: straight into the caller's memory.
+            rows = fill_from(self._fill_source, task.indices, targets)
+            if rows is not None:
+                self._advance(self._progress.cursor, Outcome(task.number, indices=task.indices))
+                self._submitted = max(self._submitted, self._progress.cursor.next)
+                return rows
+        outcome = self._receive()
+        if outcome is None:
+            return 0
+        if outcome.error is not None:
+            raise outcome.error
+        rows = len(outcome.indices)
+        arrays = outcome.value.values() if isinstance(outcome.value, dict) else outcome.value
+        for target, array in zip(targets, arrays, strict=True):
+            target[:rows] = array
+        return rows
+
+    def _receive(self) -> Outcome | None:
+        """Return the next outcome that is not empty, the cursor moved behind it; `None` at the end."""
+        self._check_usable()
+        if self._broken is not None:
+            broken, self._broken = self._broken, None
+            raise broken
+        while True:
+            cursor = self._progress.cursor
+            outcome = self._session.outcomes.peek(cursor) or self._wait(cursor)
+            if outcome is None:
+                self._progress.ended = True
+                self._finish("at its end")
+                return None
+            self._advance(cursor, outcome)
+            if self._pace.eager:
+                self._refill_later()
+            self._record(outcome)
+            if not outcome.empty:
+                return outcome
+
+    def _record(self, outcome: Outcome) -> None:
+        try:
+            self._on_received(outcome, self._progress.epoch)
+        except TooManyFailures as error:
+            self._ended_by = error
+            self._finish("by too many failures")
+            raise
+
+    def _advance(self, cursor: Cursor, outcome: Outcome) -> None:
+        self._progress.cursor = cursor.after(outcome.number)
+        self._session.outcomes.remove(outcome.number)
+        self._plan.forget(outcome.number)
+        self._tally.add(outcome)
+        if self._pace.max_bytes is not None:
+            self._largest = max(self._largest, _nbytes(outcome.value))
+
+    def _wait(self, cursor: Cursor) -> Outcome | None:
+        start = perf_counter()
+        outcome = None
+        while outcome is None:
+            self._refill()
+            if self._at_end(cursor):
+                break
+            self._session.wait()
+            outcome = self._session.outcomes.peek(cursor)
+        self._tally.waited(perf_counter() - start)
+        return outcome
+
+    def _at_end(self, cursor: Cursor) -> bool:
+        end = self._plan.end()
+        return end is not None and cursor.next >= end
+
+    def _refill(self) -> None:
+        """Submit what there is room for. The calling thread takes on work only when nothing is left to deliver."""
+        pace = self._pace
+        while True:
+            cursor = self._progress.cursor
+            open_batches = self._submitted - cursor.next
+            room = pace.window - open_batches + (0 if pace.in_order else min(1, len(cursor.ahead)))
+            if room < pace.group and open_batches:
+                return
+            if (
+                pace.max_bytes is not None
+                and open_batches
+                and self._largest * (open_batches + 1) > pace.max_bytes
+            ):
+                return
+            if self._submitted in cursor.ahead:
+                self._submitted += 1
+                continue
+            task = self._plan.task(self._submitted, pace.group)
+            if task is None:
+                return
+            if self._hint is not None:
+                self._give_hints()
+            self._session.submit(task)
+            self._submitted = task.number + task.count
+
+    def _refill_later(self) -> None:
+        # The batch in hand is received already: a failure to start more belongs to the next call.
+        try:
+            self._refill()
+        except Exception as error:
+            self._broken = error
+
+    def _give_hints(self) -> None:
+        assert self._hint is not None
+        horizon = self._submitted + max(HINTED_BATCHES, self._pace.window)
+        self._hinted = max(self._hinted, self._submitted)
+        while self._hinted <= horizon:
+            task = self._plan.task(self._hinted)
+            self._hinted += 1
+            if task is None or task.error is not None:
+                return
+            try:
+                self._hint(task.indices)
+            except Exception:
+                logger.warning("prefetch() of the dataset failed; it is not called again", exc_info=True)
+                self._hint = None
+                return
+
+    def _check_usable(self) -> None:
+        if self._generation != forks.generation():
+            raise RuntimeError(
+                "this iterator was made before a fork, its workers are in the parent; "
+                "make a new one with iter(loader)"
+            )
+        if self._ended_by is not None:
+            raise self._ended_by
+        if self._closed == "by close()":
+            raise RuntimeError("this iterator is closed; make a new one with iter(loader)")
+
+    def _finish(self, how: str) -> None:
+        self._closed = self._closed or how
+        self._finalizer()
+
+    def close(self) -> None:
+        """Drop what is in progress; idempotent. The position stays readable."""
+        self._finish("by close()")
+
+    def __enter__(self) -> DataLoaderIterator:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position behind the last batch that was received from *this* iterator, as JSON values."""
+        return self._make_state(self._progress)
+
+    def __len__(self) -> int:
+        """Return how many batches are left, batches that will raise included."""
+        cursor = self._progress.cursor
+        end = self._plan.end()
+        if end is None:
+            if self._expected is None:
+                raise TypeError("the sampler has no length, so nobody knows how many batches are left")
+            end = self._expected
+        return max(0, end - cursor.next - len(cursor.ahead))
+
+
+def _leave(session: Session, progress: Progress) -> None:
+    session.cancel()
+    progress.settle()
+
+
+def _nbytes(value: Any) -> int:
+    if isinstance(value, (tuple, list)):
+        return sum(map(_nbytes, value))
+    if isinstance(value, dict):
+        return sum(map(_nbytes, value.values()))
+    size = getattr(value, "nbytes", None)
+    if isinstance(size, int):
+        return size
+    return len(value) if isinstance(value, (bytes, bytearray, str)) else 0

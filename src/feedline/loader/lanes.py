@@ -1,0 +1,149 @@
+"""Threads below a batch: several items of it in parallel, and items with a time limit.
+
+Both borrow daemon threads from a pool that grows as it is used and that belongs to one `BatchLoader`.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+__all__ = ["Lanes"]
+
+T = TypeVar("T")
+_STOP = None
+
+
+class _Call:
+    """One call that a lane makes; the caller waits for `done` and may give up on it."""
+
+    __slots__ = ("done", "error", "function", "value")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function: Callable[[], Any] | None = function
+        self.done = threading.Event()
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        function, self.function = self.function, None
+        try:
+            if function is not None:
+                self.value = function()
+        except BaseException as error:
+            self.error = error
+        self.done.set()
+
+
+def _serve(queue: SimpleQueue[_Call | None], idle: threading.Semaphore) -> None:
+    while True:
+        call = queue.get()
+        if call is _STOP:
+            return
+        call.run()
+        del call
+        idle.release()
+
+
+class Lanes:
+    """A pool of daemon threads for items.
+
+    A thread that hangs in an item that was given up stays with it and is not counted on; the pool grows by another one.
+    Concurrency: any number of threads may use one pool.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._queue: SimpleQueue[_Call | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._threads: list[threading.Thread] = []
+        self._finalizer = weakref.finalize(self, _stop, self._queue, self._threads)
+
+    def start(self, function: Callable[[], Any]) -> _Call:
+        """Run `function` on a lane of its own, now."""
+        call = _Call(function)
+        if not self._idle.acquire(blocking=False):
+            thread = threading.Thread(
+                target=_serve,
+                args=(self._queue, self._idle),
+                name=f"{self._name}-{len(self._threads)}",
+                daemon=True,
+            )
+            self._threads.append(thread)
+            thread.start()
+        self._queue.put(call)
+        return call
+
+    def limited(self, function: Callable[[], T], seconds: float) -> T:
+        """Return `function()`, run on a lane.
+
+        Raises:
+            TimeoutError: it takes longer than `seconds`; it goes on by itself, and what it gives is dropped.
+        """
+        call = self.start(function)
+        if not call.done.wait(seconds):
+            raise TimeoutError(f"the item took longer than timeout={seconds:g} s")
+        if call.error is not None:
+            raise call.error
+        return call.value  # type: ignore[no-any-return]
+
+    def map(self, function: Callable[[int], T], count: int, width: int) -> list[T]:
+        """Return `[function(0), ..., function(count - 1)]`, up to `width` at a time, the calling thread being one.
+
+        If calls raise, the error of the lowest position is raised, after those in progress have ended; no further
+        positions are started.
+        """
+        job = _Job(function, count)
+        calls = [self.start(job.run) for _ in range(min(width, count) - 1)]
+        try:
+            job.run()
+        finally:
+            # Also when Ctrl-C comes through here: nothing of this batch may run on unseen.
+            job.stop()
+            for call in calls:
+                call.done.wait()
+        if job.errors:
+            raise job.errors[min(job.errors)]
+        return job.values
+
+    def close(self) -> None:
+        """End the threads as they become idle; does not wait."""
+        self._finalizer()
+
+
+def _stop(queue: SimpleQueue[_Call | None], threads: list[threading.Thread]) -> None:
+    for _ in threads:
+        queue.put(_STOP)
+
+
+class _Job:
+    """Positions that several lanes take in turn, lowest first."""
+
+    def __init__(self, function: Callable[[int], Any], count: int) -> None:
+        self._function = function
+        self._lock = threading.Lock()
+        self._next = 0
+        self._count = count
+        self.values: list[Any] = [None] * count
+        self.errors: dict[int, BaseException] = {}
+
+    def run(self) -> None:
+        while True:
+            with self._lock:
+                position = self._next
+                if position >= self._count:
+                    return
+                self._next += 1
+            try:
+                self.values[position] = self._function(position)
+            except BaseException as error:
+                with self._lock:
+                    self.errors[position] = error
+                    self._count = 0
+
+    def stop(self) -> None:
+        with self._lock:
+            self._count = 0

@@ -1,0 +1,242 @@
+"""Which indices make which batch: pure, without threads, tested alone.
+
+A plan numbers the batches of one epoch, from `first` on (0, or where a state says). It computes a task from its number,
+by a slice of an `Order`; only for a user's own iterables it has to walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Protocol
+
+from feedline.loader.batch import Task
+from feedline.loader.failures import as_batch_error, attach_note
+from feedline.loader.indices import as_index_array, as_key
+from feedline.samplers.protocol import BatchOrder, Order
+
+__all__ = ["BatchOrderPlan", "IterablePlan", "OrderPlan", "Plan"]
+
+
+class Plan(Protocol):
+    """The batches of one epoch."""
+
+    first: int
+
+    @property
+    def can_group(self) -> bool:
+        """Whether several batches may be one task: their indices need no look one by one."""
+        ...
+
+    def task(self, number: int, count: int = 1) -> Task | None:
+        """Return batch `number` (and up to `count - 1` more, if the plan can group); `None` past the end."""
+        ...
+
+    def items_before(self, number: int) -> int:
+        """Return how many units (items of this rank, or batches) the batches from `first` to `number` have."""
+        ...
+
+    def end(self) -> int | None:
+        """Return the number after the last batch, or `None` where it is not known yet."""
+        ...
+
+    def forget(self, number: int) -> None:
+        """Batch `number` is received: it won't be asked for again."""
+        ...
+
+
+class OrderPlan:
+    """Chunks of an `Order`.
+
+    Args:
+        order: this rank's indices, from the plan's first batch on.
+        trusted: the order comes from a sampler of feedline: its slices are int64, and never negative.
+    """
+
+    def __init__(
+        self, order: Order, epoch: int, batch_size: int, *, drop_last: bool, first: int = 0, trusted: bool
+    ) -> None:
+        self.first = first
+        self._order = order
+        self._epoch = epoch
+        self._size = batch_size
+        self._trusted = trusted
+        self._length = len(order)
+        self._real: int | None = getattr(order, "num_real", None)
+        whole, rest = divmod(self._length, batch_size)
+        self._end = first + whole + (1 if rest and not drop_last else 0)
+
+    def task(self, number: int, count: int = 1) -> Task | None:
+        """Return batch `number`, or up to `count` batches from it on as one task."""
+        count = min(count, self._end - number)
+        if count <= 0:
+            return None
+        start = (number - self.first) * self._size
+        stop = min(start + count * self._size, self._length)
+        try:
+            indices = self._order[start:stop]
+            if not self._trusted:
+                indices = as_index_array(indices, start)
+        except Exception as error:
+            return Task(number, self._epoch, (), error=as_batch_error(error, None))
+        real = None if self._real is None else max(0, min(self._real - start, stop - start))
+        return Task(number, self._epoch, indices, real, None, count, self._size)
+
+    @property
+    def can_group(self) -> bool:
+        """Whether several batches may be one task: their indices need no look one by one."""
+        return self._trusted and self._real is None
+
+    def items_before(self, number: int) -> int:
+        """Return the items of the batches before `number`."""
+        return min((number - self.first) * self._size, self._length)
+
+    def end(self) -> int:
+        """Return the number after the last batch."""
+        return self._end
+
+    def forget(self, number: int) -> None:
+        """Nothing is kept."""
+
+
+class BatchOrderPlan:
+    """The batches of a batch sampler, by number; counted in batches."""
+
+    @property
+    def can_group(self) -> bool:
+        """One by one."""
+        return False
+
+    def __init__(self, batches: BatchOrder, epoch: int, *, first: int = 0, skip: int = 0) -> None:
+        self.first = first
+        self._batches = batches
+        self._epoch = epoch
+        self._skip = skip
+        self._end = first + max(0, len(batches) - skip)
+
+    def task(self, number: int, count: int = 1) -> Task | None:
+        """Return batch `number`."""
+        if number >= self._end:
+            return None
+        try:
+            indices = as_index_array(self._batches[number - self.first + self._skip], 0)
+        except Exception as error:
+            return Task(number, self._epoch, (), error=as_batch_error(error, None))
+        return Task(number, self._epoch, indices)
+
+    def items_before(self, number: int) -> int:
+        """Return the batches before `number`."""
+        return number - self.first
+
+    def end(self) -> int:
+        """Return the number after the last batch."""
+        return self._end
+
+    def forget(self, number: int) -> None:
+        """Nothing is kept."""
+
+
+class IterablePlan:
+    """A user's own iterable of indices (or of batches of indices), walked as far as batches are asked for.
+
+    Args:
+        indices: the iterable, endless perhaps.
+        batch_size: items per batch; `None` if the iterable gives whole batches.
+        skip: units (items, or batches) that were received before: drawn and dropped.
+    """
+
+    @property
+    def can_group(self) -> bool:
+        """One by one."""
+        return False
+
+    def __init__(
+        self,
+        indices: Iterable[Any],
+        epoch: int,
+        batch_size: int | None,
+        *,
+        drop_last: bool = False,
+        first: int = 0,
+        skip: int = 0,
+    ) -> None:
+        self.first = first
+        self._epoch = epoch
+        self._size = batch_size
+        self._drop_last = drop_last
+        self._walk: Iterator[Any] | None = iter(indices)
+        self._tasks: dict[int, Task] = {}
+        self._following = first
+        self._position = 0
+        self._error: Exception | None = None
+        self._end: int | None = None
+        for _ in islice(self._walk, skip):
+            self._position += 1
+
+    def task(self, number: int, count: int = 1) -> Task | None:
+        """Return batch `number`, walking on as far as it needs."""
+        while self._following <= number and self._walk is not None:
+            task = self._read()
+            if task is not None:
+                self._tasks[self._following] = task
+                self._following += 1
+            if task is None or self._walk is None:
+                self._walk = None
+                self._end = self._following
+        return self._tasks.get(number)
+
+    def _read(self) -> Task | None:
+        if self._error is not None:
+            error, self._error, self._walk = self._error, None, None
+            return Task(self._following, self._epoch, (), error=error)
+        start = self._position
+        values = self._draw()
+        if self._size is None:
+            return self._task(values[0], start) if values else self._after_error()
+        if not values or (self._drop_last and len(values) < self._size and self._error is None):
+            return self._after_error()
+        return self._task(values, start)
+
+    def _draw(self) -> list[Any]:
+        """Draw the units of one batch; an error of the iterable ends it, after what came before is delivered."""
+        values: list[Any] = []
+        assert self._walk is not None
+        try:
+            for value in self._walk:
+                values.append(value)
+                self._position += 1
+                if len(values) == (self._size or 1):
+                    break
+        except Exception as error:
+            self._error = as_batch_error(error, None)
+            attach_note(self._error, f"the sampler failed at position {self._position}, epoch {self._epoch}")
+        return values
+
+    def _after_error(self) -> Task | None:
+        return self._read() if self._error is not None else None
+
+    def _task(self, values: Any, start: int) -> Task:
+        try:
+            if self._size is None:
+                keys = [as_key(value, start) for value in values]
+            else:
+                keys = [as_key(value, start + place) for place, value in enumerate(values)]
+        except Exception as error:
+            return Task(self._following, self._epoch, (), error=as_batch_error(error, None))
+        return Task(self._following, self._epoch, keys)
+
+    def items_before(self, number: int) -> int:
+        """Return the units of the batches before `number`, all of which were asked for."""
+        if self._size is None:
+            return number - self.first
+        units = (number - self.first) * self._size
+        # Only the last batch may be short, and once it is received everything is read.
+        return units if self._end is None or number < self._end else min(units, self._position)
+
+    def end(self) -> int | None:
+        """Return the number after the last batch, once the iterable has ended."""
+        return self._end
+
+    def forget(self, number: int) -> None:
+        """Drop the task."""
+        self._tasks.pop(number, None)
