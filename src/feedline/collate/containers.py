@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from feedline.collate.mismatch import differing
 
@@ -88,16 +88,16 @@ def join_mappings(column: Sequence[Mapping[Any, Any]], path: str, join: Join) ->
     _check_keys(column, path)
     first = column[0]
     parts = {key: join([item[key] for item in column], f"{path}[{key!r}]") for key in first}
-    if isinstance(first, dict):
+    kind = type(first)
+    if issubclass(kind, dict):
         # The copy of a dict has entries of its own; that of another mapping may share them with the item.
-        clone: dict[Any, Any] = copy.copy(first)
+        clone: Any = copy.copy(first)
         clone.update(parts)
-        return clone
-    return _rebuilt(
-        type(first),
-        parts,
-        lambda made: made.keys() == parts.keys() and all(made[k] is parts[k] for k in parts),
+        return cast(Mapping[Any, Any], clone)
+    rebuilt: Mapping[Any, Any] = _rebuilt(
+        kind, parts, lambda made: made.keys() == parts.keys() and all(made[k] is parts[k] for k in parts)
     )
+    return rebuilt
 
 
 def _check_keys(column: Sequence[Mapping[Any, Any]], path: str) -> None:

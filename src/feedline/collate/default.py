@@ -28,7 +28,7 @@ from feedline.collate.numeric import (
 )
 from feedline.errors import CollateError
 
-__all__ = ["default_collate"]
+__all__ = ["CONTAINERS", "common_family", "default_collate", "join_column"]
 
 
 def default_collate(items: Sequence[Any], memory: Memory | None = None) -> Any:
@@ -69,23 +69,23 @@ def default_collate(items: Sequence[Any], memory: Memory | None = None) -> Any:
         items = list(items)
     if not items:
         raise CollateError("can't collate a batch of zero items")
-    return _join(memory, items, "")
+    return join_column(memory, items, "")
 
 
 # The loader hands the memory of a batch to collate functions that have this.
 default_collate.takes_memory = True  # type: ignore[attr-defined]
 
 
-def _join(memory: Memory | None, column: Sequence[Any], path: str) -> Any:
+def join_column(memory: Memory | None, column: Sequence[Any], path: str) -> Any:
     """Join one part of all items."""
     kind = type(column[0])
     if list(map(type, column)).count(kind) == len(column):
         leaf = _LEAVES.get(kind)
         if leaf is not None:
             return leaf(column, path, memory)
-        container = _CONTAINERS.get(kind)
+        container = _QUICK_CONTAINERS.get(kind)
         if container is not None:
-            return container(column, path, partial(_join, memory))
+            return container(column, path, partial(join_column, memory))
     return _join_any(memory, column, path)
 
 
@@ -101,7 +101,7 @@ _LEAVES: dict[type, Callable[[Sequence[Any], str, Memory | None], Any]] = {
     str: _texts,
     bytes: _texts,
 }
-_CONTAINERS: dict[type, Callable[[Sequence[Any], str, Any], Any]] = {
+_QUICK_CONTAINERS: dict[type, Callable[[Sequence[Any], str, Any], Any]] = {
     tuple: join_tuples,
     dict: join_dicts,
     list: join_lists,
@@ -110,30 +110,37 @@ _CONTAINERS: dict[type, Callable[[Sequence[Any], str, Any], Any]] = {
 
 def _join_any(memory: Memory | None, column: Sequence[Any], path: str) -> Any:
     """Join a column of several types, or of one that has no quick way."""
-    families = [_family(leaf) for leaf in column]
-    for family, advice in _REFUSED.items():
-        bad = [position for position, found in enumerate(families) if found == family]
-        if bad:
-            raise refused(path, bad, type(column[bad[0]]).__name__, advice)
-    family = families[0]
-    if families.count(family) != len(families):
-        raise differing(path, "types", [type(leaf).__name__ for leaf in column], _ONE_TYPE)
-    if family == "number":
-        return join_numbers(column, path, memory)
-    if family in ("str", "bytes"):
-        return list(column)
+    family = common_family(column, path)
+    container = CONTAINERS.get(family)
+    if container is not None:
+        return container(column, path, partial(join_column, memory))
     if family == "tensor":
         return stack_tensors(column, path)
     if family == "jax":
         return stack_jax_arrays(column, path)
-    kinds = list(map(type, column))
+    return join_numbers(column, path, memory) if family == "number" else list(column)
+
+
+def common_family(column: Sequence[Any], path: str) -> str:
+    """Tell what all of `column` are: "str", "bytes", "number", "tensor", "jax", or a key of `CONTAINERS`.
+
+    Raises:
+        CollateError: they are not all of one family, or containers of several types; or some can't be in a batch.
+    """
+    families = list(map(_family, column))
+    for family, advice in _REFUSED.items():
+        bad = [position for position, found in enumerate(families) if found == family]
+        if bad:
+            raise refused(path, bad, type(column[bad[0]]).__name__, advice)
+    kinds: list[Any] = families if families[0] not in CONTAINERS else list(map(type, column))
     if kinds.count(kinds[0]) != len(kinds):
-        raise differing(path, "types", [kind.__name__ for kind in kinds], _ONE_TYPE)
-    return _BY_FAMILY[family](column, path, partial(_join, memory))
+        raise differing(path, "types", [type(leaf).__name__ for leaf in column], _ONE_TYPE)
+    return families[0]
 
 
 _ONE_TYPE = "Every item needs the same type there"
-_BY_FAMILY: dict[str, Callable[[Sequence[Any], str, Any], Any]] = {
+#: Families with parts, and how they are joined: `f(column, path, join)`.
+CONTAINERS: dict[str, Callable[[Sequence[Any], str, Any], Any]] = {
     "mapping": join_mappings,
     "dataclass": join_dataclasses,
     "tuple": join_tuples,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from feedline.collate.mismatch import differing, refused, too_large
 
-__all__ = ["Memory", "common_dtype", "join_bools", "join_floats", "join_ints", "join_numbers", "stack_arrays"]
+__all__ = ["Memory", "array_dtype", "join_bools", "join_floats", "join_ints", "join_numbers", "stack_arrays"]
 
 Array = npt.NDArray[Any]
 
@@ -116,20 +116,30 @@ def join_numbers(column: Sequence[Any], path: str, memory: Memory | None) -> Arr
         CollateError: shapes differ, or kinds that are not mixed; an array of objects; a masked array.
         OverflowError: a Python int fits no dtype, or not that of the NumPy ints beside it.
     """
-    _refuse_unusable(column, path)
     shapes = [leaf.shape if hasattr(leaf, "shape") else () for leaf in column]
     shape = shapes[0]
     if shapes.count(shape) != len(shapes):
         raise differing(path, "shapes", shapes, _RAGGED)
     numpy_leaves = [leaf for leaf in column if isinstance(leaf, (np.ndarray, np.generic))]
     if len(numpy_leaves) == len(column):
-        dtype = common_dtype([leaf.dtype for leaf in column], path, bools_are_ints=shape != ())
+        dtype = array_dtype(column, path)
     else:
+        _refuse_unusable(column, path)
         dtype = _dtype_with_python(column, numpy_leaves, path)
     out = _allocate((len(column), *shape), dtype, memory)
     for position, leaf in enumerate(column):
         out[position, ...] = leaf
     return out
+
+
+def array_dtype(column: Sequence[Any], path: str) -> np.dtype[Any]:
+    """Return the dtype that NumPy arrays or scalars of one rank are joined in.
+
+    Raises:
+        CollateError: there is none; an array of objects; a masked array.
+    """
+    _refuse_unusable(column, path)
+    return _common_dtype([leaf.dtype for leaf in column], path, bools_are_ints=column[0].ndim > 0)
 
 
 def _refuse_unusable(column: Sequence[Any], path: str) -> None:
@@ -147,7 +157,7 @@ def _refuse_unusable(column: Sequence[Any], path: str) -> None:
         raise refused(path, bad, type(column[bad[0]]).__name__, advice)
 
 
-def common_dtype(dtypes: Sequence[np.dtype[Any]], path: str, bools_are_ints: bool = True) -> np.dtype[Any]:
+def _common_dtype(dtypes: Sequence[np.dtype[Any]], path: str, bools_are_ints: bool = True) -> np.dtype[Any]:
     """Return the native dtype that all of `dtypes` promote to, as NumPy has it, without changes of kind.
 
     Integers become no floats, and nothing becomes text or a date. With `bools_are_ints=False` bools become no
@@ -191,7 +201,7 @@ def _dtype_with_python(column: Sequence[Any], numpy_leaves: Sequence[Any], path:
     ]
     if not dtypes:
         return join_ints([leaf for _, leaf in ints], path).dtype
-    joined = common_dtype(dtypes, path, bools_are_ints=False)
+    joined = _common_dtype(dtypes, path, bools_are_ints=False)
     if not ints:
         return joined
     if joined.kind in "iu":
