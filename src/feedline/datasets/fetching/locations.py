@@ -40,8 +40,10 @@ L_co = TypeVar("L_co", covariant=True)
 class LocationRules(ValueRules, Protocol[L_co]):
     """What one kind of location allows; stateless, so that it pickles by name or as an empty object."""
 
-    noun: str
-    """`"path"`, `"URL"` or `"key"`, for messages."""
+    @property
+    def noun(self) -> str:
+        """`"path"`, `"URL"` or `"key"`, for messages."""
+        ...
 
     def check(self, value: Any) -> L_co:
         """Return the location as it is fetched; an `OptionError` or `TypeError` that tells the rule, without secrets."""
