@@ -72,7 +72,8 @@ class NdfError(FeedlineError, ValueError):
     """An `.ndf` file is refused.
 
     Attributes:
-        kind: `"empty"`, `"bad_magic"`, `"short_header"`, `"truncated_rows"`, `"trailing_bytes"` or `"zero_width"`.
+        kind: `"empty"`, `"bad_magic"`, `"short_header"`, `"truncated_rows"`, `"trailing_bytes"` or `"zero_width"`; or
+            `"changed"`, if the file was written over, or is another one, since it was opened.
         path: the file, as it was given.
     """
 

@@ -34,6 +34,10 @@ class ArrayDataset(Named):
             that NumPy sees as an array without a copy is taken (a memory map, a CPU tensor). Lists are refused.
         y: a second array of shape `(n, ...)`, such as the labels.
 
+    Attributes:
+        arrays: the arrays, in order.
+        row_names: their names, if they were given as a dict; else `None`.
+
     An item is a tuple of rows, `(x[i],)` or `(x[i], y[i])`, or a dict of rows; of a 1-d array, a NumPy scalar. Rows
     are views of the arrays. A batch is one vectorised gather per array into new memory, in native byte order, equal
     bit for bit to the collated items.
@@ -64,10 +68,10 @@ class ArrayDataset(Named):
                 )
             if not x:
                 raise OptionError("ArrayDataset needs at least one array, not an empty dict")
-            self.names: tuple[str, ...] | None = tuple(_check_name(name) for name in x)
+            self.row_names: tuple[str, ...] | None = tuple(_check_name(name) for name in x)
             given = [(f"[{name!r}]", array) for name, array in x.items()]
         else:
-            self.names = None
+            self.row_names = None
             given = [("x", x)] if y is None else [("x", x), ("y", y)]
         self.arrays: tuple[Array, ...] = tuple(_check_array(label, array) for label, array in given)
         lengths = [len(array) for array in self.arrays]
@@ -101,7 +105,7 @@ class ArrayDataset(Named):
         return (self[place] for place in range(self._length))
 
     def _pack(self, parts: list[Any]) -> Any:
-        return tuple(parts) if self.names is None else dict(zip(self.names, parts))
+        return tuple(parts) if self.row_names is None else dict(zip(self.row_names, parts))
 
     @property
     def take(self) -> Callable[[Int64Array, Allocate], Any] | None:
@@ -139,14 +143,14 @@ class ArrayDataset(Named):
             gather(places, 0, out, "clip")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"arrays": self.arrays, "names": self.names, "length": self._length}
+        return {"arrays": self.arrays, "names": self.row_names, "length": self._length}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.arrays, self.names, self._length = state["arrays"], state["names"], state["length"]
+        self.arrays, self.row_names, self._length = state["arrays"], state["names"], state["length"]
         self._plan()
 
     def __repr__(self) -> str:
-        labels = self.names if self.names is not None else ("x", "y")
+        labels = self.row_names if self.row_names is not None else ("x", "y")
         told = ", ".join(f"{label}: {a.dtype} {a.shape}" for label, a in zip(labels, self.arrays))
         return f"ArrayDataset({told})"
 

@@ -59,8 +59,10 @@ def pack_header(header: NdfHeader) -> bytes:
     return _HEADER.pack(MAGIC, header.n, header.d, header.l)
 
 
-def unpack_header(head: bytes, path: str) -> NdfHeader:
+def unpack_header(head: bytes, path: str, file_bytes: int | None = None) -> NdfHeader:
     """Return the sizes in `head`, the first 28 bytes of the file `path` (fewer if it has no more).
+
+    `file_bytes`, the size of the file, is only told in messages; `check_file_size` compares it.
 
     Raises:
         NdfError: `"empty"`, `"bad_magic"`, `"short_header"`, `"zero_width"`, or `"truncated_rows"` for sizes that no
@@ -91,8 +93,9 @@ def unpack_header(head: bytes, path: str) -> NdfHeader:
             path=path,
         )
     if max(header.row_bytes, header.file_bytes) > _MAX_FILE_BYTES:
+        found = "" if file_bytes is None else f", the file has {file_bytes}"
         raise NdfError(
-            f"{path!r} promises n={n}, d={d}, l={labels}, which is {header.file_bytes} bytes: more than any file has",
+            f"{path!r} promises more than any file has: n={n}, d={d}, l={labels} make {header.file_bytes} bytes{found}",
             kind="truncated_rows",
             path=path,
         )

@@ -76,7 +76,7 @@ class NdfReader:
         self.file = OpenFile(path)
         head = np.empty(HEADER_BYTES, np.uint8)
         got = self.file.read_into([head.data], 0)
-        self.header: NdfHeader = unpack_header(head[:got].tobytes(), path)
+        self.header: NdfHeader = unpack_header(head[:got].tobytes(), path, self.file.size)
         check_file_size(self.header, self.file.size, path)
         self._map = RowMap(self.file, self.header) if mmap and self.header.n else None
         row_bytes = self.header.row_bytes
