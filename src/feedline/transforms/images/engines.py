@@ -1,0 +1,187 @@
+"""The compiled ways to resample, each for what it does fast and right; `resample.py` chooses.
+
+Note [passes]
+    `cykooz.resizer` (the Rust library `fast_image_resize`) has Pillow's filters, but always goes through an image
+    vertically first. Filters with negative lobes are therefore asked for in two calls, one an axis, in the order of the
+    note [order of passes] in `convolution.py`. The bilinear filter can't overshoot: one call, at most 1 level away.
+
+Note [four bytes]
+    Its code for four channels is a quarter faster than that for three, so a crop of an RGB image is widened to RGBX
+    while it is copied; it must be copied anyway, for the library takes nothing but `bytes`.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.errors import MissingExtraError
+from feedline.transforms.images.convolution import vertical_first
+
+__all__ = ["cv2_module", "fast_engine", "linear_into", "packed", "pillow_into"]
+
+Box = tuple[float, float, float, float]
+
+# Larger crops are handed over as they are: a thread keeps no more than 16 MiB for the widened copy.
+_WIDENED_BYTES = 16 << 20
+# OpenCV refuses or truncates longer sides in some of its code paths.
+_CV2_SIDE = 32766
+
+_PIXELS = {np.dtype(np.uint8): "U8", np.dtype(np.uint16): "U16", np.dtype(np.float32): "F32"}
+
+
+@cache
+def cv2_module() -> Any:
+    """Return OpenCV, or raise the error that tells how to install it."""
+    try:
+        import cv2
+    except ImportError as error:
+        raise MissingExtraError.of("image processing", "images") from error
+    return cv2
+
+
+def packed(image: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return `image`, or a copy where its pixels do not lie side by side within a row (flipped views, say)."""
+    _, _, channels = image.shape
+    item = image.itemsize
+    if image.strides[1:] == (channels * item, item) and image.strides[0] >= image.shape[1] * channels * item:
+        return image
+    return np.ascontiguousarray(image)
+
+
+def linear_into(image: npt.NDArray[Any], out: npt.NDArray[Any]) -> bool:
+    """Resize all of `image` into `out` without antialiasing, bilinear, by OpenCV; tell whether that was possible."""
+    if max(*image.shape[:2], *out.shape[:2]) > _CV2_SIDE or not out.flags.c_contiguous:
+        return False
+    cv2 = cv2_module()
+    cv2.resize(packed(image), (out.shape[1], out.shape[0]), dst=out, interpolation=cv2.INTER_LINEAR)
+    return True
+
+
+def pillow_into(image: npt.NDArray[Any], box: Box, out: npt.NDArray[Any], filter: str) -> None:
+    """Resize the part `box` of `image` into `out`, antialiased, by Pillow: whole `uint8` images, or channel by channel."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtraError.of("image processing", "images") from error
+    resample = {
+        "bilinear": Image.Resampling.BILINEAR,
+        "bicubic": Image.Resampling.BICUBIC,
+        "lanczos3": Image.Resampling.LANCZOS,
+    }[filter]
+    if out.dtype == np.uint8:
+        whole = Image.fromarray(np.ascontiguousarray(image if image.shape[2] > 1 else image[..., 0]))
+        out[...] = np.asarray(_pillow_passes(whole, box, out.shape[:2], resample)).reshape(out.shape)
+        return
+    for channel in range(out.shape[2]):
+        plane = Image.fromarray(image[..., channel].astype(np.float32))
+        values = np.asarray(_pillow_passes(plane, box, out.shape[:2], resample))
+        if out.dtype == np.uint16:
+            values = np.clip(np.floor(values + 0.5), 0, 65535)
+        out[..., channel] = values
+
+
+def _pillow_passes(image: Any, box: Box, size: tuple[int, ...], resample: Any) -> Any:
+    top, left, rows, columns = box
+    height, width = size
+    mode = image.mode
+    if mode in ("LA", "RGBA"):
+        # As `Image.resize` does; here, so that it is done once for both passes.
+        image = image.convert({"LA": "La", "RGBA": "RGBa"}[mode])
+    # Note [order of passes] in convolution.py: explicit, since it is not the same in all versions of Pillow.
+    if vertical_first((rows, columns), (height, width)):
+        image = image.resize((image.width, height), resample, box=(0, top, image.width, top + rows))
+        image = image.resize((width, height), resample, box=(left, 0, left + columns, height))
+    else:
+        image = image.resize((width, image.height), resample, box=(left, 0, left + columns, image.height))
+        image = image.resize((width, height), resample, box=(0, top, width, top + rows))
+    return image if image.mode == mode else image.convert(mode)
+
+
+class _FastEngine(threading.local):
+    """`cykooz.resizer` with its memory, one for each thread.
+
+    Kept between calls: the library's own buffers, the last result's image, the options, and the widened crop.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+        self.resizer = library.Resizer()
+        self.options: dict[tuple[str, bool], Any] = {}
+        self.target: Any = None
+        self.target_key: Any = None
+        self.widened = np.empty(0, np.uint8)
+
+    def resize_into(
+        self, image: npt.NDArray[Any], box: Box, out: npt.NDArray[Any], filter: str, antialias: bool
+    ) -> None:
+        """Resize the part `box` of `image`, each channel on its own, into `out`."""
+        rows, columns, channels = image.shape
+        name = _PIXELS[out.dtype]
+        widen = out.dtype == np.uint8 and channels == 3 and rows * columns * 4 <= _WIDENED_BYTES
+        pixels = self._widen(image) if widen else image
+        stored = pixels.shape[2]
+        kind = self.library.PixelType[name if stored == 1 else f"{name}x{stored}"]
+        source = self.library.ImageData(columns, rows, kind, pixels.tobytes())
+        self._run(source, box, kind, out.shape[:2], filter, antialias)
+        result = np.frombuffer(self.target.get_buffer(), out.dtype).reshape(*out.shape[:2], stored)
+        if widen and out.flags.c_contiguous:
+            cv2 = cv2_module()
+            cv2.cvtColor(result, cv2.COLOR_RGBA2RGB, dst=out)
+        else:
+            out[...] = result[..., :channels]
+
+    def _widen(self, image: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        rows, columns, _ = image.shape
+        size = rows * columns * 4
+        if self.widened.size < size:
+            self.widened = np.empty(size, np.uint8)
+        target = self.widened[:size].reshape(rows, columns, 4)
+        cv2 = cv2_module()
+        cv2.cvtColor(packed(image), cv2.COLOR_RGB2RGBA, dst=target)
+        return target
+
+    def _run(
+        self, source: Any, box: Box, kind: Any, size: tuple[int, ...], filter: str, antialias: bool
+    ) -> None:
+        height, width = size
+        if self.target_key != (height, width, kind):
+            self.target = self.library.ImageData(width, height, kind)
+            self.target_key = (height, width, kind)
+        top, left, rows, columns = box
+        if filter != "bilinear" and (left, columns) != (0, width) and (top, rows) != (0, height):
+            if vertical_first((rows, columns), (height, width)):
+                middle = self.library.ImageData(source.width, height, kind)
+                first, box = (top, 0.0, rows, float(source.width)), (0.0, left, float(height), columns)
+            else:
+                middle = self.library.ImageData(width, source.height, kind)
+                first, box = (0.0, left, float(source.height), columns), (top, 0.0, rows, float(width))
+            self.resizer.resize(source, middle, self._options(filter, antialias, first))
+            source = middle
+        self.resizer.resize(source, self.target, self._options(filter, antialias, box))
+
+    def _options(self, filter: str, antialias: bool, box: Box) -> Any:
+        options = self.options.get((filter, antialias))
+        library = self.library
+        if options is None:
+            options = library.ResizeOptions(use_alpha=False)
+            algorithm = library.Algorithm.convolution if antialias else library.Algorithm.interpolation
+            kernel = library.FilterType["catmull_rom" if filter == "bicubic" else filter]
+            options.rust_options = options.rust_options.set_resize_alg(algorithm.value, kernel.value, 2)
+            self.options[filter, antialias] = options
+        options.crop_box = library.CropBox(left=box[1], top=box[0], width=box[3], height=box[2])
+        return options
+
+
+@cache
+def fast_engine() -> _FastEngine | None:
+    """Return the engine on `cykooz.resizer`, or `None` where it is not installed (it has no wheels for some systems)."""
+    try:
+        import cykooz_resizer  # type: ignore[import-untyped]
+    except ImportError:
+        return None
+    return _FastEngine(cykooz_resizer)
