@@ -29,6 +29,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,6 +44,7 @@ ALIGNMENT_BYTES = 64
 #: Below this the allocator's own free lists are as quick, and nothing is gained by keeping memory.
 MIN_BYTES = 64 * 1024
 MAX_IDLE_BYTES = 512 * 1024 * 1024
+_MAX_SIZES = 1024
 
 _BYTE = np.dtype(np.uint8)
 _new_array = np.ndarray.__new__
@@ -89,19 +91,23 @@ class _Loan(np.ndarray[Any, Any]):
 class _Shelf:
     """Returned blocks of one capacity, each with a reference to the loan that it came back from.
 
-    `stamp` tells when the shelf was last asked.
+    Attributes:
+        stamp: when the shelf last had to make a new block; a larger number is later.
+        limit: how many blocks may lie here, if there is no other shelf.
     """
 
-    __slots__ = ("__weakref__", "capacity", "returned", "stamp", "store")
+    __slots__ = ("__weakref__", "capacity", "limit", "returned", "stamp", "store")
 
     def __init__(self, capacity: int, store: _Store) -> None:
         self.capacity = capacity
+        self.limit = store.max_idle_bytes // capacity
+        # Weak, as everything upwards: a pool that is dropped frees its memory at once, not when garbage is collected.
         self.store = weakref.ref(store)
         self.returned: deque[tuple[weakref.ref[_Loan], _Block]] = deque()
         self.stamp = 0
 
-    def take(self) -> _Block:
-        """Return a block that nobody sees: a returned one, or a new one."""
+    def take(self) -> _Block | None:
+        """Return a block that nobody sees, or `None` if there is none."""
         try:
             while True:
                 # The one used last: its pages are the likeliest to be in a cache.
@@ -109,7 +115,9 @@ class _Shelf:
                 if loan() is None:
                     return block
         except IndexError:
-            pass  # none is left
+            return None
+
+    def new_block(self) -> _Block:
         fresh: _Block = _new_array(_Block, self.capacity + ALIGNMENT_BYTES, _BYTE)
         fresh.home = weakref.ref(self)
         fresh.offset = -fresh.__array_interface__["data"][0] % ALIGNMENT_BYTES
@@ -120,7 +128,8 @@ class _Shelf:
         # Append first, then look: whoever comes last sees all, so the limit holds once everybody is done.
         self.returned.append((loan, block))
         store = self.store()
-        if store is not None:
+        # If each shelf has no more than its even share, the sum need not be taken.
+        if store is not None and len(self.returned) * len(store.shelves) > self.limit:
             store.trim()
 
 
@@ -131,25 +140,36 @@ class _Store:
     no more.
     """
 
-    __slots__ = ("__weakref__", "by_capacity", "clock", "max_idle_bytes", "shelves")
+    __slots__ = ("__weakref__", "by_capacity", "by_size", "clock", "max_idle_bytes", "shelves")
 
     def __init__(self, max_idle_bytes: int) -> None:
         self.max_idle_bytes = max_idle_bytes
         self.by_capacity: dict[int, _Shelf] = {}
+        self.by_size: dict[int, _Shelf] = {}  # sizes asked for lately, not rounded up
         self.shelves: list[
             _Shelf
-        ] = []  # the same ones; a list can be walked while another thread appends to it
+        ] = []  # those of by_capacity; a list can be walked while somebody appends to it
         self.clock = 0
 
-    def shelf(self, capacity: int) -> _Shelf:
-        shelf = self.by_capacity.get(capacity)
-        if shelf is None:
-            new = _Shelf(capacity, self)
-            shelf = self.by_capacity.setdefault(capacity, new)
-            if shelf is new:
-                self.shelves.append(new)
-        self.clock = shelf.stamp = self.clock + 1
+    def shelf(self, nbytes: int) -> _Shelf:
+        capacity = _capacity(nbytes)
+        new = _Shelf(capacity, self)
+        shelf = self.by_capacity.setdefault(capacity, new)
+        if shelf is new:
+            self.shelves.append(new)
+        if len(self.by_size) >= _MAX_SIZES:
+            self.by_size.clear()
+        self.by_size[nbytes] = shelf
         return shelf
+
+    def take(self, nbytes: int) -> _Block:
+        """Return a block of at least `nbytes` that nobody sees."""
+        shelf = self.by_size.get(nbytes) or self.shelf(nbytes)
+        block = shelf.take()
+        if block is None:
+            self.clock = shelf.stamp = self.clock + 1
+            block = shelf.new_block()
+        return block
 
     def idle_bytes(self) -> int:
         total = 0
@@ -158,7 +178,7 @@ class _Store:
         return total
 
     def trim(self) -> None:
-        """Free blocks until the limit holds, from the shelf asked longest ago."""
+        """Free blocks until the limit holds, those of the shelf that grew longest ago first."""
         while self.idle_bytes() > self.max_idle_bytes:
             filled = [shelf for shelf in self.shelves if shelf.returned]
             if not filled:
@@ -169,13 +189,12 @@ class _Store:
                 return
 
 
-def _stamp(shelf: _Shelf) -> int:
-    return shelf.stamp
+_stamp = attrgetter("stamp")
 
 
 def _capacity(nbytes: int) -> int:
     """Round up to one of four steps per power of two, so that batches of nearly one size share blocks."""
-    step = 1 << (nbytes.bit_length() - 3)
+    step = 1 << max(0, nbytes.bit_length() - 3)
     return -(-nbytes // step) * step
 
 
@@ -225,21 +244,20 @@ class BufferPool:
         From `min_bytes` on it begins at a multiple of 64 bytes, and its memory may have been used before. Arrays of
         objects are never pooled.
         """
-        shape = tuple(shape)
+        if type(shape) is not tuple:
+            shape = tuple(shape)
         dtype = np.dtype(dtype)
         nbytes = dtype.itemsize * math.prod(shape)
-        if nbytes < self.min_bytes or nbytes < 8 or dtype.hasobject:
+        if nbytes < self.min_bytes or nbytes == 0 or dtype.hasobject:
             return np.empty(shape, dtype)
         if self._forks != _forks:
             # Blocks that lie idle since before the fork share their pages with the parent: writing to them would
             # copy every page. Those that are still lent come home to shelves that are gone.
             self._forks = _forks
             self._store = _Store(self.max_idle_bytes)
-        capacity = _capacity(nbytes)
-        block = self._store.shelf(capacity).take()
+        block = self._store.take(nbytes)
         # If this ends half-way (MemoryError, KeyboardInterrupt), the block is freed, or its loan gives it back.
-        loan = _new_array(_Loan, capacity, _BYTE, block, block.offset)
-        return np.ndarray(shape, dtype, loan)
+        return np.ndarray(shape, dtype, _new_array(_Loan, nbytes, _BYTE, block, block.offset))
 
     @property
     def idle_bytes(self) -> int:
