@@ -90,6 +90,8 @@ class Run:
     #: A KeyboardInterrupt comes from the user's keyboard, not out of user code.
     interruptible: bool = False
     cancelled: Callable[[], bool] = field(default=_never)
+    #: How one more item is had, where `dataset[index]` is not the way (a substitute for an asynchronous one).
+    fetch: Callable[[Any], Any] | None = None
     #: Items that failed in an earlier epoch, by their index as a state records it: not tried again.
     known: Mapping[int | str, Failure] = field(default_factory=dict)
 

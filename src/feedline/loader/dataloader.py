@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from feedline.errors import StateError, TooManyFailures
+from feedline.datasets.protocol import AsyncDataset
+from feedline.errors import OptionError, StateError, TooManyFailures
 from feedline.keys import check_epoch, fresh_seed
 from feedline.loader import forks
-from feedline.loader.batch import BatchLoader, Outcome, Run, collate_or_default
+from feedline.loader.batch import BatchLoader, Outcome, collate_or_default
 from feedline.loader.builder import LoaderBuilder
+from feedline.loader.execution.event_loop import EventLoopExecutor
 from feedline.loader.execution.protocol import Executor
 from feedline.loader.execution.serial import SerialExecutor
 from feedline.loader.execution.threads import ThreadsExecutor
@@ -23,6 +25,7 @@ from feedline.loader.fill import FillSource
 from feedline.loader.groups import can_split
 from feedline.loader.iterator import DataLoaderIterator, Pace
 from feedline.loader.options import LoaderOptions
+from feedline.loader.ordering import Cursor
 from feedline.loader.progress import Position, Progress
 from feedline.loader.source import (
     BatchOrderSource,
@@ -97,6 +100,11 @@ class DataLoader:
         self._locks: dict[int, threading.Lock] = {}
         self._executors: dict[int, Executor] = {}
         self._iterators: weakref.WeakSet[DataLoaderIterator] = weakref.WeakSet()
+        if options.reseed_globals and self._is_async():
+            raise OptionError(
+                "reseed_globals=True with an AsyncDataset: its transform runs in a thread beside yours, which shares "
+                "the global generators; draw from context.rng"
+            )
         self._template = _source_of(dataset, options)
         self._arm()
 
@@ -174,6 +182,9 @@ class DataLoader:
         self._iterators.add(iterator)
         return iterator
 
+    def _is_async(self) -> bool:
+        return isinstance(self.dataset, AsyncDataset)
+
     def _pace(self, can_group: bool) -> Pace:
         options = self.options
         group = self._group_size() if can_group else 1
@@ -221,7 +232,9 @@ class DataLoader:
         executor = self._executors.get(key)
         if executor is None:
             made: Executor
-            if self.options.num_workers == 0:
+            if self._is_async():
+                made = EventLoopExecutor(self._batches, self.options.num_workers)
+            elif self.options.num_workers == 0:
                 made = SerialExecutor(self._batches)
             else:
                 made = ThreadsExecutor(self._batches, self.options.num_workers)
@@ -244,7 +257,7 @@ class DataLoader:
         return batches
 
     def batch_at(self, epoch: int, number: int) -> Any:
-        """Return batch `number` of `epoch` again, loaded alone in the calling thread; nothing else changes.
+        """Return batch `number` of `epoch` again, loaded alone; nothing else changes.
 
         It speaks of a whole epoch under the present world size.
 
@@ -259,7 +272,12 @@ class DataLoader:
         if task is None:
             raise IndexError(f"epoch {epoch} has no batch {number}")
         known = {failure.index: failure for failure in self._failures if failure.epoch < epoch}
-        outcome = self._batches.load(task, Run(interruptible=True, known=known))[0]
+        executor = self._executor() if self._is_async() else SerialExecutor(self._batches)
+        session = executor.session(True, known)
+        session.submit(task)
+        cursor = Cursor(number)
+        while (outcome := session.outcomes.peek(cursor)) is None:
+            session.wait()
         if outcome.error is not None:
             raise outcome.error
         return outcome.value

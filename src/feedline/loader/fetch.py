@@ -28,10 +28,19 @@ from feedline.transforms.protocol import ItemContext, RowSource, wants_context
 if TYPE_CHECKING:
     from feedline.loader.batch import Run, Task
 
-__all__ = ["ItemFailed", "ItemLoader"]
+__all__ = ["ItemFailed", "ItemLoader", "Raised"]
 
 _SKIPPED = object()
 _FETCH = -1
+
+
+class Raised:
+    """Stands in the place of an item that could not be fetched ahead."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
 
 
 class ItemFailed(Exception):
@@ -170,17 +179,16 @@ class _Batch:
             else:
                 limit = loader.timeout * len(indices)
                 items = loader.lanes().limited(lambda: get_many(indices), limit)
+            _refuse_awaitable(items, loader.dataset)
             count = len(items)
             if count != len(indices):
                 raise ValueError(
                     f"{type(loader.dataset).__name__}.__getitems__ returned {count} items "
                     f"for {len(indices)} indices; it must return as many, in order"
                 )
-        except KeyboardInterrupt:
-            if self.run.interruptible:
-                raise
-            items = None
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and self.run.interruptible:
+                raise
             if loader.on_error != "raise":
                 return None
             report = as_batch_error(error, None)
@@ -259,12 +267,16 @@ class _Batch:
         memory: RowSource | None,
     ) -> Any:
         loader = self.loader
-        if fetched is None:
+        if fetched is not None:
+            item = fetched(position)
+            if type(item) is Raised:
+                raise item.error
+        elif self.run.fetch is not None:
+            item = self.run.fetch(index)
+        else:
             item = loader.dataset[index]
             if position == 0:
                 _refuse_awaitable(item, loader.dataset)
-        else:
-            item = fetched(position)
         transform = loader.transform
         if transform is None:
             return item
@@ -360,8 +372,8 @@ def _refuse_awaitable(item: Any, dataset: Any) -> None:
         if callable(close):
             close()  # else Python warns that it was never awaited
         raise TypeError(
-            f"{type(dataset).__name__}.__getitem__ returned an awaitable; for asynchronous items, "
-            f"subclass feedline.AsyncDataset"
+            f"{type(dataset).__name__}.__getitem__ (or __getitems__) returned an awaitable; for asynchronous "
+            f"items, subclass feedline.AsyncDataset"
         )
 
 

@@ -13,13 +13,15 @@ import atexit
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from feedline.loader.batch import BatchLoader, Outcome, Run, Task
 from feedline.loader.execution.protocol import Known
 from feedline.loader.ordering import Window
 
-__all__ = ["ThreadsExecutor"]
+__all__ = ["Line", "ThreadsExecutor"]
 
 #: Seconds that all worker threads together get at interpreter exit.
 EXIT_PATIENCE = 1.0
@@ -31,13 +33,14 @@ _queues: weakref.WeakSet[_Shared] = weakref.WeakSet()
 class _Shared:
     """What the executor and its threads share; weakly known to the exit handler."""
 
-    def __init__(self, load: BatchLoader) -> None:
+    def __init__(self, load: BatchLoader, fetch: Callable[[Any], Any] | None) -> None:
         self.load = load
-        self.queue: SimpleQueue[tuple[_Line, Task] | None] = SimpleQueue()
+        self.fetch = fetch
+        self.queue: SimpleQueue[tuple[Line, Task] | None] = SimpleQueue()
         self.closed = False
 
 
-class _Line:
+class Line:
     """What a session and the workers share."""
 
     __slots__ = ("cancelled", "known", "outcomes", "wake")
@@ -50,10 +53,19 @@ class _Line:
         self.known = known
 
     def cancel(self) -> None:
+        """Nobody waits any more."""
         self.cancelled = True
 
     def is_cancelled(self) -> bool:
+        """Tell whether nobody waits for outcomes any more."""
         return self.cancelled
+
+    def sleep(self, seconds: float | None) -> None:
+        """Wait for a token, `seconds` at most."""
+        try:
+            self.wake.get(timeout=seconds)
+        except Empty:
+            return
 
 
 def _work(shared: _Shared, name: str) -> None:
@@ -64,7 +76,7 @@ def _work(shared: _Shared, name: str) -> None:
             return
         line, task = entry
         if not line.cancelled:
-            run = Run(worker=name, cancelled=line.is_cancelled, known=line.known)
+            run = Run(name, cancelled=line.is_cancelled, fetch=shared.fetch, known=line.known)
             for outcome in shared.load.load(task, run):
                 line.outcomes.put(outcome)
             line.wake.put(None)
@@ -74,11 +86,19 @@ def _work(shared: _Shared, name: str) -> None:
 
 
 class ThreadsExecutor:
-    """Loads on `num_workers` threads, a batch each."""
+    """Loads on `num_workers` threads, a batch each.
 
-    def __init__(self, load: BatchLoader, num_workers: int) -> None:
+    Args:
+        load: what is run.
+        num_workers: threads.
+        fetch: how one more item is had, where `dataset[index]` is not the way.
+    """
+
+    def __init__(
+        self, load: BatchLoader, num_workers: int, fetch: Callable[[Any], Any] | None = None
+    ) -> None:
         self._num_workers = num_workers
-        self._shared = _Shared(load)
+        self._shared = _Shared(load, fetch)
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _end, self._shared, self._threads)
@@ -87,7 +107,7 @@ class ThreadsExecutor:
         """Return a session; no thread is started yet."""
         return ThreadsSession(self, in_order, known)
 
-    def queue(self, line: _Line, task: Task) -> None:
+    def queue(self, line: Line, task: Task) -> None:
         """Hand `task` to the workers, starting one if not all are there."""
         if len(self._threads) < self._num_workers:
             with self._lock:
@@ -122,7 +142,7 @@ class ThreadsSession:
 
     def __init__(self, executor: ThreadsExecutor, in_order: bool, known: Known) -> None:
         self._executor = executor
-        self._line = _Line(in_order, known)
+        self._line = Line(in_order, known)
         self.outcomes = self._line.outcomes
         self._finalizer = weakref.finalize(self, self._line.cancel)
 
@@ -132,10 +152,7 @@ class ThreadsSession:
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait for the next task to end."""
-        try:
-            self._line.wake.get(timeout=seconds)
-        except Empty:  # the time is over
-            return
+        self._line.sleep(seconds)
 
     def cancel(self) -> None:
         """Let the workers pass over what is queued."""

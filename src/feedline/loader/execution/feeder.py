@@ -1,0 +1,232 @@
+"""`Feeder`: awaits items on one event loop, many at a time, in the order in which their batches were submitted.
+
+Note [slots]
+    `item_concurrency * num_workers` coroutines, the slots, take the next item each as they become free: of the first
+    `num_workers` batches that have items left to start, and at most `item_concurrency` of one batch. A batch whose last
+    items are still on their way has none left to start, so the next batch begins meanwhile: requests stay in flight
+    across the borders of batches. A slot awaits an item itself; there is no task per item.
+Everything here runs on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
+
+from feedline.loader.batch import Task
+from feedline.loader.failures import recorded_index
+from feedline.loader.fetch import Raised
+
+__all__ = ["FeedBatch", "Feeder"]
+
+
+class FeedBatch:
+    """One batch on its way.
+
+    Args:
+        task: which items.
+        known: items that are not to be fetched, since they failed in an earlier epoch.
+        stop_at_error: drop what comes behind the first item (by position) that fails.
+        cancelled: tells that nobody waits for it any more.
+        deliver: called with the items, `Raised` in the place of those that failed; not called when cancelled.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        known: Mapping[int | str, Any],
+        stop_at_error: bool,
+        cancelled: Callable[[], bool],
+        deliver: Callable[[Task, list[Any]], None],
+    ) -> None:
+        self.task = task
+        self.indices = task.indices.tolist() if hasattr(task.indices, "tolist") else list(task.indices)
+        self.items: list[Any] = [None] * len(self.indices)
+        self.known = known
+        self.stop_at_error = stop_at_error
+        self.cancelled = cancelled
+        self.deliver = deliver
+        self.next = 0
+        self.limit = len(self.indices)
+        #: Slots that await an item of it, by position.
+        self.flying: dict[int, _Slot] = {}
+
+    def start_one(self) -> int | None:
+        """Return the next position to fetch, or `None` if none is left to start."""
+        while self.next < self.limit:
+            position = self.next
+            self.next += 1
+            if not self.known or recorded_index(self.indices[position]) not in self.known:
+                return position
+        return None
+
+    def settle(self, position: int, item: Any) -> None:
+        """Keep what came of `position`; behind an error nothing more is needed."""
+        self.items[position] = item
+        if type(item) is Raised and self.stop_at_error and position < self.limit:
+            self.limit = position
+            for place, slot in list(self.flying.items()):
+                if place > position:
+                    slot.drop()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to start or to wait for."""
+        return not self.flying and self.next >= self.limit
+
+
+class _Slot:
+    """One coroutine that awaits items."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.dropped = False
+
+    def drop(self) -> None:
+        """Cancel the item that is awaited; the slot goes on with another one."""
+        if self.task is not None and not self.dropped:
+            self.dropped = True
+            self.task.cancel()
+
+
+class Feeder:
+    """Awaits items; made on the loop's thread."""
+
+    def __init__(self, dataset: Any, item_concurrency: int, batches: int, timeout: float | None) -> None:
+        self._dataset = dataset
+        self._width = item_concurrency
+        self._batches = batches
+        self._timeout = timeout
+        self._whole = item_concurrency == 1 and callable(getattr(dataset, "__getitems__", None))
+        self._pending: deque[FeedBatch] = deque()
+        self._flying: set[FeedBatch] = set()
+        self._slots: list[_Slot] = []
+        self._idle: deque[asyncio.Future[None]] = deque()
+
+    def add(self, batch: FeedBatch) -> None:
+        """Take on a batch."""
+        self._pending.append(batch)
+        self._wake(len(batch.indices))
+
+    def _wake(self, wanted: int) -> None:
+        while wanted > 0 and self._idle:
+            future = self._idle.popleft()
+            if not future.done():
+                future.set_result(None)
+                wanted -= 1
+        while wanted > 0 and len(self._slots) < self._width * self._batches:
+            slot = _Slot()
+            self._slots.append(slot)
+            slot.task = asyncio.get_running_loop().create_task(self._run(slot))
+            wanted -= 1
+
+    async def _run(self, slot: _Slot) -> None:
+        while True:
+            work = self._take()
+            if work is None:
+                future = asyncio.get_running_loop().create_future()
+                self._idle.append(future)
+                await future
+                continue
+            batch, position = work
+            batch.flying[position] = slot
+            self._flying.add(batch)
+            item: Any
+            try:
+                item = await (self._fetch_all(batch) if self._whole else self._fetch(batch.indices[position]))
+            except asyncio.CancelledError as error:
+                if not slot.dropped and slot.task is not None and slot.task.cancelling():
+                    raise  # the loop is ending
+                if slot.task is not None and slot.dropped:
+                    slot.task.uncancel()
+                item = Raised(error)
+            except BaseException as error:
+                item = Raised(error)
+            slot.dropped = False
+            del batch.flying[position]
+            self._landed(batch, position, item)
+            del item, batch, work
+
+    def _take(self) -> tuple[FeedBatch, int] | None:
+        """Return the next item to await: see Note [slots]."""
+        for batch in list(islice(self._pending, self._batches)):
+            if batch.cancelled():
+                self._pending.remove(batch)
+                return self._take()
+            if len(batch.flying) >= (1 if self._whole else self._width):
+                continue
+            position = batch.start_one()
+            if self._whole and position is not None:
+                batch.next = batch.limit
+            if batch.next >= batch.limit:
+                self._pending.remove(batch)
+            if position is not None:
+                return batch, position
+            if batch.is_done:
+                self._finish(batch)
+            return self._take()
+        return None
+
+    async def _fetch(self, index: Any) -> Any:
+        if self._timeout is None:
+            return await self._dataset[index]
+        limit = asyncio.timeout(self._timeout)
+        try:
+            async with limit:
+                return await self._dataset[index]
+        except TimeoutError as error:
+            if limit.expired():
+                raise TimeoutError(f"the item took longer than timeout={self._timeout:g} s") from error
+            raise
+
+    async def _fetch_all(self, batch: FeedBatch) -> Any:
+        """Await `__getitems__`; the item of the first position then stands for all."""
+        indices = [index for index in batch.indices if recorded_index(index) not in batch.known]
+        async with asyncio.timeout(None if self._timeout is None else self._timeout * len(indices)):
+            items = await self._dataset.__getitems__(indices)
+        if len(items) != len(indices):
+            raise ValueError(
+                f"{type(self._dataset).__name__}.__getitems__ returned {len(items)} items for {len(indices)} "
+                f"indices; it must return as many, in order"
+            )
+        return items
+
+    def _landed(self, batch: FeedBatch, position: int, item: Any) -> None:
+        if not self._whole:
+            batch.settle(position, item)
+        elif type(item) is Raised:
+            batch.items = [item] * len(batch.items)
+        else:
+            fetched = iter(item)
+            batch.items = [
+                None if recorded_index(index) in batch.known else next(fetched) for index in batch.indices
+            ]
+        if batch.is_done:
+            self._finish(batch)
+
+    def _finish(self, batch: FeedBatch) -> None:
+        self._flying.discard(batch)
+        if not batch.cancelled():
+            batch.deliver(batch.task, batch.items)
+
+    def drop_cancelled(self) -> None:
+        """Cancel what is in flight for batches that nobody waits for."""
+        for batch in list(self._flying):
+            if batch.cancelled():
+                batch.limit = 0
+                for slot in list(batch.flying.values()):
+                    slot.drop()
+        for batch in list(self._pending):
+            if batch.cancelled():
+                self._pending.remove(batch)
+
+    async def close(self, seconds: float) -> None:
+        """Cancel everything, and wait until it is."""
+        tasks = [slot.task for slot in self._slots if slot.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
