@@ -1,6 +1,7 @@
 # Sourced by the scripts beside it, never run. It finds a Python, and makes or reuses the virtual environment:
 #
 #   use_environment demo|test|all     sets $python; `test` includes `demo`, and `all` includes `test`
+#   use_environment peers             another folder, with what the benchmarks compare with, and without feedline
 #
 # PYTHON=... chooses the interpreter, and then the folder is .venv-X.Y instead of .venv, so that versions stand side by
 # side. A stamp in the folder tells what is installed: the second run installs nothing.
@@ -39,6 +40,7 @@ requirements_of() {
         demo) requirements=(--editable "$root[demo]") ;;
         test) requirements=(--editable "$root[all,dev]") ;;
         all) requirements=(--editable "$root[all,dev]" --requirement "$root/tests/requirements-all.txt") ;;
+        peers) requirements=(--requirement "$root/benchmarks/peers.txt") ;;
         *) die "no such environment: $1" ;;
     esac
 }
@@ -48,7 +50,7 @@ which_python() {
 }
 
 fingerprint_of() {
-    which_python "$interpreter" | cat - "$root/pyproject.toml" "$root/tests/requirements-all.txt" | cksum
+    which_python "$interpreter" | cat - "$root"/{pyproject.toml,tests/requirements-all.txt,benchmarks/peers.txt} | cksum
     printf '%s\n' "$root"
 }
 
@@ -93,6 +95,7 @@ use_environment() {
     if [ -n "${PYTHON:-}" ]; then
         venv=$root/.venv-$("$interpreter" -c 'import sys; print("%d.%d%s" % (*sys.version_info[:2], sys.abiflags))')
     fi
+    [ "$level" = peers ] && venv=$root/.venv-peers
     python=$venv/bin/python
     case $level in
         demo) levels="demo test all" ;;

@@ -21,8 +21,10 @@ from typing import Annotated, Any
 import numpy.typing as npt
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
 
 import feedline
 from feedline import save_ndf
@@ -112,8 +114,8 @@ def _tell(folder: Path, digits: Digits, console: Console, kept: bool) -> bool:
     start = time.perf_counter()
     save_ndf(folder / "train.ndf", digits.train_x, digits.train_y)
     save_ndf(folder / "held_out.ndf", digits.held_x, digits.held_y)
-    console.rule("1. train, and stop in mid-epoch", align="left")
     with one_thread_for_sums():
+        console.rule("1. train, and stop in mid-epoch", align="left")
         first = Run(folder)
         per_epoch = len(first.loader)
         _train(first, console, stop_after=STOP_EPOCH * per_epoch + STOP_BATCH)
@@ -129,35 +131,37 @@ def _tell(folder: Path, digits: Digits, console: Console, kept: bool) -> bool:
     final = Classifier.load(folder / "resumed.npz", whole.model.steps).state
     result = compare((first.digests + rest["digests"], final), (whole.digests, whole.model.state))
     rows = (folder / "train.ndf").stat().st_size
-    lines = [
-        f"{count(len(digits.train_x), 'image')} of digits were written to an .ndf file ({size(rows)}), "
-        f"{len(digits.held_x)} others held out.",
-        f"A classifier in plain NumPy was trained on batches streamed from it: shuffled with seed {SEED}, every image "
-        f"nudged at random, two worker threads.",
-        f"It stopped by itself in epoch {STOP_EPOCH + 1}, after batch {STOP_BATCH} of {per_epoch}. Its place in the "
-        f"data is {state_bytes} bytes of JSON.",
-        f"A new process ({rest['pid']}) went on from there, for {count(len(rest['digests']), 'batch', 'batches')}, "
-        f"and recognises {rest['accuracy']:.1%} of the held-out digits.",
-        f"A run of {EPOCHS} epochs without a break recognises {whole.accuracy:.1%}.",
-        "",
+    facts = [
+        ("data", f"{count(len(digits.train_x), 'handwritten digit')} in an .ndf file of {size(rows)}"),
+        ("", f"{len(digits.held_x)} others, held out to test with"),
+        ("training", f"a classifier in NumPy: {EPOCHS} epochs of {per_epoch} batches from the file"),
+        ("", f"shuffled (seed {SEED}), nudged at random, by two worker threads"),
+        ("stopped", f"by itself in epoch {STOP_EPOCH + 1}, after batch {STOP_BATCH} of {per_epoch}"),
+        ("saved", f"where it was in the data ({state_bytes} bytes of JSON), and the weights"),
+        ("resumed", f"in a new process ({rest['pid']}), with {len(rest['digests'])} batches to go"),
+        ("learned", f"{rest['accuracy']:.1%} of the held-out digits are recognised"),
         *_verdict(result),
-        "",
-        f"{time.perf_counter() - start:.1f} seconds."
-        + (f" The files are in {printable(folder)}." if kept else ""),
+        *([("files", str(folder))] if kept else []),
     ]
-    console.print(Panel("\n".join(lines), title="what happened", title_align="left"), markup=False)
+    screen = Table.grid(padding=(0, 2))
+    for fact in facts:
+        screen.add_row(*map(escape, map(printable, fact)))
+    title = f"what happened, in {time.perf_counter() - start:.1f} seconds"
+    console.print(Panel(screen, title=title, title_align="left", expand=False))
     return result.same
 
 
-def _verdict(result: Comparison) -> list[str]:
+def _verdict(result: Comparison) -> list[tuple[str, str]]:
     if result.same:
         return [
-            f"All {result.batches} batches are equal, bit for bit, stopped or not.",
-            f"All {result.arrays} arrays at the end (weights and optimizer) are equal, bit for bit.",
+            ("compared", "with the same training, never stopped:"),
+            ("", f"all {result.batches} batches are equal, bit for bit"),
+            ("", f"all {result.arrays} arrays at the end are equal, bit for bit"),
         ]
     return [
-        f"NOT EQUAL: {result.differing_batches} of {result.batches} batches differ, "
-        f"and these arrays: {', '.join(result.differing_arrays) or 'none'}"
+        ("compared", "with the same training, never stopped: NOT EQUAL"),
+        ("", f"{result.differing_batches} of {result.batches} batches differ"),
+        ("", f"arrays that differ: {', '.join(result.differing_arrays) or 'none'}"),
     ]
 
 
