@@ -17,7 +17,7 @@ from feedline.transforms.images.arguments import flag, height_width, interval, w
 from feedline.transforms.images.convolution import Filter
 from feedline.transforms.images.image_type import Image, ImageKind, ImageStep
 from feedline.transforms.images.pad import Fill, Padding, check_fill, check_padding, fill_kind, pad_image
-from feedline.transforms.images.resample import check_filter, resize_into
+from feedline.transforms.images.resample import check_filter, resize_into, smooths
 from feedline.transforms.protocol import ItemContext
 
 __all__ = ["CenterCrop", "Crop", "RandomCrop", "RandomResizedCrop"]
@@ -39,8 +39,8 @@ def below(context: ItemContext, count: int) -> int:
 class _Cut(ImageStep):
     """The half of a region that crops without resizing share."""
 
-    def size_of(self, height: int, width: int) -> tuple[int, int]:
-        """Return the size of the result for a box of that size: the same."""
+    def least_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the size itself: a crop shows every pixel."""
         return height, width
 
     def from_part(self, part: Image, box: tuple[float, float, float, float], context: ItemContext) -> Image:
@@ -269,10 +269,9 @@ class RandomResizedCrop(ImageStep):
             columns = max(round(height * wide), 1)
         return (height - rows) // 2, (width - columns) // 2, rows, columns
 
-    def size_of(self, height: int, width: int) -> tuple[int, int]:
-        """Return `size`, whatever the box."""
-        rows, columns = self.size
-        return rows, columns
+    def least_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the least size at which a box of that size may be decoded."""
+        return self.size if smooths(self.filter, self.antialias) else (height, width)
 
     def from_part(self, part: Image, box: tuple[float, float, float, float], context: ItemContext) -> Image:
         """Return the part at `box`, resized."""

@@ -18,7 +18,7 @@ from feedline.errors import OptionError
 from feedline.transforms.images.convolution import FILTERS, convolve_into, nearest_into
 from feedline.transforms.images.engines import fast_engine, linear_into, pillow_into
 
-__all__ = ["check_filter", "resize_into"]
+__all__ = ["check_filter", "resize_into", "smooths"]
 
 Box = tuple[float, float, float, float]
 
@@ -33,6 +33,11 @@ def check_filter(filter: str, step: str) -> str:
         choices = ", ".join(repr(name) for name in FILTERS)
         raise OptionError(f"{step}: filter must be one of {choices}, not {filter!r}")
     return filter
+
+
+def smooths(filter: str, antialias: bool) -> bool:
+    """Tell whether all pixels count where an image shrinks, so that it may be decoded at a reduced scale."""
+    return antialias and filter != "nearest"
 
 
 def resize_into(

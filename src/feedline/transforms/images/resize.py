@@ -12,7 +12,7 @@ from feedline.errors import OptionError
 from feedline.transforms.images.arguments import flag, height_width, whole
 from feedline.transforms.images.convolution import Filter
 from feedline.transforms.images.image_type import Image, ImageStep
-from feedline.transforms.images.resample import check_filter, resize_into
+from feedline.transforms.images.resample import check_filter, resize_into, smooths
 from feedline.transforms.protocol import ItemContext
 
 __all__ = ["Resize", "resized_size"]
@@ -113,6 +113,10 @@ class Resize(ImageStep):
             rows, columns = self.size
             return rows, columns
         return resized_size(height, width, self.size, self.max_size)
+
+    def least_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the least size at which an image of that size may be decoded."""
+        return self.size_of(height, width) if smooths(self.filter, self.antialias) else (height, width)
 
     def from_part(self, part: Image, box: tuple[float, float, float, float], context: ItemContext) -> Image:
         """Return the part at `box`, resized to what becomes of an image of its size; a view if that is its size."""
