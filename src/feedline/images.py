@@ -6,4 +6,45 @@ built. What a step needs of OpenCV, Pillow or simplejpeg is imported when it fir
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from feedline.collate.image import ImageBatch, ImageCollator
+from feedline.transforms.images.blur import GaussianBlur
+from feedline.transforms.images.color_jitter import ColorJitter, RandomGrayscale
+from feedline.transforms.images.convert import Normalize, ToChw, ToFloat, ToHwc
+from feedline.transforms.images.crop import CenterCrop, Crop, RandomCrop, RandomResizedCrop
+from feedline.transforms.images.erase import RandomErasing
+from feedline.transforms.images.flip import (
+    HorizontalFlip,
+    RandomHorizontalFlip,
+    RandomRotate90,
+    RandomVerticalFlip,
+    Rotate90,
+    VerticalFlip,
+)
+from feedline.transforms.images.pad import Pad, PadTo
+from feedline.transforms.images.resize import Resize
+
+__all__ = [
+    "CenterCrop",
+    "ColorJitter",
+    "Crop",
+    "GaussianBlur",
+    "HorizontalFlip",
+    "ImageBatch",
+    "ImageCollator",
+    "Normalize",
+    "Pad",
+    "PadTo",
+    "RandomCrop",
+    "RandomErasing",
+    "RandomGrayscale",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "RandomRotate90",
+    "RandomVerticalFlip",
+    "Resize",
+    "Rotate90",
+    "ToChw",
+    "ToFloat",
+    "ToHwc",
+    "VerticalFlip",
+]
