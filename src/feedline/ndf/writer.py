@@ -9,6 +9,7 @@ import os
 import secrets
 import stat
 import weakref
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -78,12 +79,14 @@ class NdfWriter:
             self._handle = [os.open(self._temporary, flags, 0o666)]
         except OSError as error:
             raise _write_error(error, self.path) from error
+        self._pid = os.getpid()
         # Also when the writer is dropped, or the interpreter ends.
-        self._discard = weakref.finalize(self, _discard, self._handle, self._temporary, os.getpid())
+        self._discard = weakref.finalize(self, _discard, self._handle, self._temporary, self._pid)
         self._stage: _Values | None = None
         self._staged = 0
         # The header's place; its bytes come last, so that what is there until then is no .ndf file.
-        self._write(memoryview(bytes(HEADER_BYTES)))
+        with self._or_nothing():
+            self._write(memoryview(bytes(HEADER_BYTES)))
 
     def append(self, x: Any, y: Any = None) -> None:
         """Add rows.
@@ -98,7 +101,7 @@ class NdfWriter:
             TypeError: complex numbers, texts, objects and other types.
             OptionError: another width, or unequal numbers of rows; nothing of the block is written.
             OSError: the disk is full, or the like; the writer is closed and leaves nothing.
-            ValueError: the writer is closed.
+            ValueError: the writer is closed, or was made before a fork.
         """
         self._check_open()
         features = as_rows("x", x, self.d)
@@ -110,7 +113,8 @@ class NdfWriter:
         if self._stage is None:
             row_bytes = 8 * (self.d + self.l)
             self._stage = np.empty((max(1, _STAGE_BYTES // row_bytes), self.d + self.l), "<f8")
-        self._stage_rows(features, labels, self._stage)
+        with self._or_nothing():
+            self._stage_rows(features, labels, self._stage)
         self.n += len(features)
 
     def close(self) -> None:
@@ -121,7 +125,8 @@ class NdfWriter:
         """
         if not self._discard.alive:
             return
-        try:
+        self._check_open()
+        with self._or_nothing():
             self._flush()
             # First the rows, then the header that promises them, then the name.
             os.fsync(self._handle[0])
@@ -130,9 +135,6 @@ class NdfWriter:
             os.fsync(self._handle[0])
             os.close(self._handle.pop())
             os.replace(self._temporary, self._target)
-        except OSError as error:
-            self.abort()
-            raise _write_error(error, self.path) from error
         self._discard.detach()
         self._stage = None
         _sync_folder(os.path.dirname(self._target))
@@ -142,7 +144,7 @@ class NdfWriter:
         finalizer = self._discard.detach()
         self._stage = None
         if finalizer is not None:
-            _discard(self._handle, self._temporary, os.getpid())
+            _discard(self._handle, self._temporary, self._pid)
 
     def __enter__(self) -> NdfWriter:
         self._check_open()
@@ -168,6 +170,8 @@ class NdfWriter:
     def _check_open(self) -> None:
         if not self._discard.alive:
             raise ValueError(f"this NdfWriter of {self.path!r} is closed")
+        if os.getpid() != self._pid:
+            raise ValueError(f"this NdfWriter of {self.path!r} belongs to process {self._pid}, which forked this one")
 
     def _stage_rows(self, x: Array, y: Array, stage: _Values) -> None:
         # Through the stage a block at a time, so that converting takes no more memory than that.
@@ -189,9 +193,14 @@ class NdfWriter:
 
     def _write(self, data: memoryview) -> None:
         # A full disk may take a part of what it is given before it refuses the rest.
+        while data:
+            data = data[os.write(self._handle[0], data) :]
+
+    @contextlib.contextmanager
+    def _or_nothing(self) -> Iterator[None]:
+        """Leave nothing behind if the system refuses."""
         try:
-            while data:
-                data = data[os.write(self._handle[0], data) :]
+            yield
         except OSError as error:
             self.abort()
             raise _write_error(error, self.path) from error
