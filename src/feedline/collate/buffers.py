@@ -341,7 +341,7 @@ class BatchMemory:
         if not rows or len(leaves) != self.size or leaves[0] is not rows[0]:
             return None
         with self._lock:
-            if self._sealed or any(leaf is not row for leaf, row in zip(leaves, self._rows)):
+            if self._sealed or any(leaf is None or leaf is not row for leaf, row in zip(leaves, self._rows)):
                 return None
             block, self._block, self._rows, self._sealed = self._block, None, [], True
             return block
