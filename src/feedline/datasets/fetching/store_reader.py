@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from typing import Any
 
 from feedline.datasets.fetching.store_errors import Fault, error_document, read_fault
@@ -97,28 +98,32 @@ class StoreReader:
 
     async def _read_range(self, wanted: ObjectRange) -> bytes | Fault:
         # One call instead of two: a third less work per item than the way of whole objects.
+        length = wanted.end - wanted.start
         try:
             data = await self._get_range(self._store, wanted.key, start=wanted.start, end=wanted.end)
         except self._errors as error:
-            return read_fault(error, in_body=False)
-        length = wanted.end - wanted.start
+            fault = read_fault(error, in_body=False)
+            return await self._past_the_end(wanted, fault) if fault.kind == "store" else fault
         if len(data) == length:
             return bytes(data)
         if len(data) > length:
             return Fault("store", f"{len(data)} bytes came for a range of {length}")
-        return await self._explain_short_range(wanted, len(data))
+        cut = Fault("truncated", f"{len(data)} of {length} bytes came", passing=True)
+        return await self._past_the_end(wanted, cut)
 
-    async def _explain_short_range(self, wanted: ObjectRange, came: int) -> Fault:
-        # The client gives what there is of a range that goes past the end; only the size tells that from a cut answer.
-        length = wanted.end - wanted.start
-        cut = Fault("truncated", f"{came} of {length} bytes came", attempts=2, passing=True)
+    async def _past_the_end(self, wanted: ObjectRange, fault: Fault) -> Fault:
+        # Clients and stores give what there is of a range that goes past the end, or an answer that can't be read; only
+        # the object's size tells that from a fault on the way.
         try:
             size = (await self._head(self._store, wanted.key))["size"]
         except self._errors:
-            return cut
+            return fault
+        attempts = fault.attempts + 1
         if size >= wanted.end:
-            return cut
-        return Fault("location", f"the range goes past the object's end: it has {size} bytes", attempts=2)
+            return replace(fault, attempts=attempts)
+        return Fault(
+            "location", f"the range goes past the object's end: it has {size} bytes", attempts=attempts
+        )
 
     def _too_large(self, size: int) -> str:
         return f"it has {size} bytes, more than max_bytes={self._max_bytes}"
