@@ -92,7 +92,8 @@ def join_mappings(column: Sequence[Mapping[Any, Any]], path: str, join: Join) ->
     if issubclass(kind, dict):
         # The copy of a dict has entries of its own; that of another mapping may share them with the item.
         clone: Any = copy.copy(first)
-        clone.update(parts)
+        for key, part in parts.items():  # update() of a Counter would add
+            clone[key] = part
         return cast(Mapping[Any, Any], clone)
     rebuilt: Mapping[Any, Any] = _rebuilt(
         kind, parts, lambda made: made.keys() == parts.keys() and all(made[k] is parts[k] for k in parts)

@@ -139,7 +139,8 @@ def array_dtype(column: Sequence[Any], path: str) -> np.dtype[Any]:
         CollateError: there is none; an array of objects; a masked array.
     """
     _refuse_unusable(column, path)
-    return _common_dtype([leaf.dtype for leaf in column], path, bools_are_ints=column[0].ndim > 0)
+    dtypes = [leaf.dtype for leaf in column]
+    return _common_dtype(dtypes, path, bools_are_ints=column[0].ndim > 0, shown=dtypes)
 
 
 def _refuse_unusable(column: Sequence[Any], path: str) -> None:
@@ -157,11 +158,13 @@ def _refuse_unusable(column: Sequence[Any], path: str) -> None:
         raise refused(path, bad, type(column[bad[0]]).__name__, advice)
 
 
-def _common_dtype(dtypes: Sequence[np.dtype[Any]], path: str, bools_are_ints: bool = True) -> np.dtype[Any]:
+def _common_dtype(
+    dtypes: Sequence[np.dtype[Any]], path: str, bools_are_ints: bool, shown: Sequence[Any]
+) -> np.dtype[Any]:
     """Return the native dtype that all of `dtypes` promote to, as NumPy has it, without changes of kind.
 
     Integers become no floats, and nothing becomes text or a date. With `bools_are_ints=False` bools become no
-    integers either.
+    integers either. `shown` has what the error tells of each item.
 
     Raises:
         CollateError: there is none.
@@ -173,7 +176,7 @@ def _common_dtype(dtypes: Sequence[np.dtype[Any]], path: str, bools_are_ints: bo
         kept = False
     if not kept:
         advice = "Integers are not turned into floats, nor kinds mixed: choose one dtype in the transform"
-        raise differing(path, "dtypes", list(dtypes), advice)
+        raise differing(path, "dtypes", shown, advice)
     return joined.newbyteorder("=")
 
 
@@ -201,7 +204,8 @@ def _dtype_with_python(column: Sequence[Any], numpy_leaves: Sequence[Any], path:
     ]
     if not dtypes:
         return join_ints([leaf for _, leaf in ints], path).dtype
-    joined = _common_dtype(dtypes, path, bools_are_ints=False)
+    shown = list(map(_type_name, column))
+    joined = _common_dtype(dtypes, path, bools_are_ints=False, shown=shown)
     if not ints:
         return joined
     if joined.kind in "iu":
@@ -236,7 +240,8 @@ def _type_name(leaf: Any) -> str:
 
 def _is_exact(value: int, dtype: np.dtype[Any]) -> bool:
     try:
-        converted = complex(np.array(float(value)).astype(dtype)).real
+        with np.errstate(over="ignore"):
+            converted = complex(np.array(float(value)).astype(dtype)).real
     except OverflowError:
         return False
     return math.isfinite(converted) and int(converted) == value
