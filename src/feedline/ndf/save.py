@@ -80,18 +80,22 @@ def _blocks_of(dataset: Any) -> Iterator[_Block]:
             places = np.arange(start, min(start + _BLOCK_ROWS, len(dataset)), dtype=np.int64)
             yield _arrays(*_pair(take(places, np.empty), f"rows from {start} on"))
         return
-    items = iter(_items_of(dataset))
+    items = _items_of(dataset)
     position = 0
     while block := list(islice(items, _BLOCK_ROWS)):
         yield _stack(block, position)
         position += len(block)
 
 
-def _items_of(dataset: Any) -> Iterable[Any]:
+def _items_of(dataset: Any) -> Iterator[Any]:
     # `len` decides where a dataset ends: an IndexError out of an item is an error.
-    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
-        return (dataset[place] for place in range(len(dataset)))
-    return dataset  # type: ignore[no-any-return]
+    by_index = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+    for place, item in enumerate(map(dataset.__getitem__, range(len(dataset))) if by_index else dataset):
+        if inspect.isawaitable(item):
+            if inspect.iscoroutine(item):
+                item.close()
+            raise TypeError(f"item {place} must be awaited: save_ndf takes synchronous datasets")
+        yield item
 
 
 def _pair(item: Any, where: str) -> tuple[Any, Any]:
@@ -99,10 +103,6 @@ def _pair(item: Any, where: str) -> tuple[Any, Any]:
         if len(item) in (1, 2):
             return item[0], item[1] if len(item) == 2 else None
         raise TypeError(f"{where}: an item must be a row or (row, labels), not a tuple of {len(item)}")
-    if inspect.isawaitable(item):
-        if inspect.iscoroutine(item):
-            item.close()
-        raise TypeError(f"{where}: the item must be awaited; save_ndf takes synchronous datasets")
     if isinstance(item, (Mapping, str, bytes)) or item is None:
         raise TypeError(f"{where}: an item must be a row or (row, labels), not {type(item).__name__}")
     return item, None
