@@ -8,6 +8,7 @@ import pytest
 from feedline.samplers.batch import BatchSampler
 from feedline.samplers.bucket import LengthBucketSampler
 from feedline.samplers.distributed import DistributedSampler
+from feedline.samplers.distributed_batch import DistributedBatchSampler
 from feedline.samplers.protocol import BatchSamplerProtocol, Sampler
 from feedline.samplers.random import RandomSampler
 from feedline.samplers.sequential import SequentialSampler
@@ -137,3 +138,13 @@ class TestBucketByRows(BatchSamplerContract):
 class TestBucketByTokens(BatchSamplerContract):
     def make_sampler(self, length):
         return LengthBucketSampler(np.arange(length) * 37 % 101, max_tokens=300, seed=3, pool_size=32)
+
+
+class TestDistributedBatch(BatchSamplerContract):
+    @pytest.fixture(autouse=True, params=("pad", "drop", "exact"))
+    def tail(self, request):
+        self.chosen = request.param
+
+    def make_sampler(self, length):
+        inner = LengthBucketSampler(np.arange(length) * 37 % 101, batch_size=4, seed=3)
+        return DistributedBatchSampler(inner, rank=1, world_size=3, tail=self.chosen)

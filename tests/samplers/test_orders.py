@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feedline.errors import OptionError
-from feedline.samplers.orders import as_indices, gather, order_from
+from feedline.samplers.orders import ReadAhead, as_indices, gather, order_from
 from feedline.samplers.protocol import Order, OrderTail
 
 
@@ -69,3 +69,28 @@ def test_a_sampler_without_order_from_is_sliced():
 
     assert order_from(Plain(), 5, 10, 3)[:].tolist() == [13, 14]
     assert order_from(Plain(), 5, 10, 0)[:].tolist() == [10, 11, 12, 13, 14]
+
+
+def test_slices_in_sequence_are_read_in_blocks():
+    order = OnlySlices(100)
+    ahead = ReadAhead(order, block=30)
+    parts = [ahead[k : k + 7].tolist() for k in range(0, 105, 7)]
+    assert [index for part in parts for index in part] == [2 * p for p in range(100)]
+    # Seven alone, then blocks of thirty that start anew where one ended in the middle of a slice.
+    assert order.read < 130
+    assert len(ahead) == 100
+
+
+def test_a_seek_reads_what_it_needs_and_no_more():
+    order = OnlySlices(10**6)
+    ahead = ReadAhead(order, block=5000)
+    for place in (500_000, 3, 999_990, 70_000):
+        assert ahead[place : place + 5].tolist() == [2 * p for p in range(place, place + 5)]
+    assert order.read == 20
+
+
+def test_what_was_read_ahead_can_not_be_changed_from_outside():
+    ahead = ReadAhead(OnlySlices(100), block=30)
+    ahead[0:5]
+    ahead[5:10][:] = -1
+    assert ahead[5:12].tolist() == [10, 12, 14, 16, 18, 20, 22]

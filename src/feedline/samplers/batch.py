@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from feedline.samplers.arguments import check_batch_number, check_bool, check_int, check_position
 from feedline.samplers.inner import Wrapping
-from feedline.samplers.orders import as_indices, longest_of, order_from, stride_of
+from feedline.samplers.orders import ReadAhead, longest_of, order_from, stride_of
 from feedline.samplers.protocol import Int64Array, Order, Sampler
 
 __all__ = ["BatchSampler", "ChunkedOrder"]
@@ -86,7 +86,7 @@ class ChunkedOrder:
     """
 
     def __init__(self, order: Order, size: int, drop_last: bool) -> None:
-        self._order = order
+        self._order = ReadAhead(order)
         self._size = size
         total = len(order)
         self._length = total // size if drop_last else -(-total // size)
@@ -99,7 +99,7 @@ class ChunkedOrder:
 
     def __getitem__(self, number: int) -> Int64Array:
         place = check_batch_number(number, self._length)
-        return as_indices(self._order[place * self._size : (place + 1) * self._size])
+        return self._order[place * self._size : (place + 1) * self._size]
 
     def __repr__(self) -> str:
-        return f"ChunkedOrder({self._order!r}, size={self._size}, batches={self._length})"
+        return f"ChunkedOrder(size={self._size}, batches={self._length})"

@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from feedline.errors import OptionError
-from feedline.samplers.arguments import check_choice, check_int, check_position
+from feedline.samplers.arguments import check_choice, check_position
+from feedline.samplers.dealing import Share, check_ranks, check_shared_seed, longest_share
 from feedline.samplers.inner import Wrapping
-from feedline.samplers.job import find_job
 from feedline.samplers.orders import ComputedOrder, as_indices, gather, stride_of
 from feedline.samplers.protocol import Int64Array, Order, Sampler
 from feedline.samplers.random import RandomSampler
@@ -59,12 +59,8 @@ class DistributedSampler(Wrapping):
             raise OptionError(
                 f"DistributedSampler needs the order of the whole job; {self.inner!r} deals it out already"
             )
-        if getattr(self.inner, "seed", 0) is None:
-            raise OptionError(
-                f"{self.inner!r} has seed=None: every rank would draw entropy of its own and see another order; "
-                f"give all ranks the same seed"
-            )
-        self.rank, self.world_size = _check_ranks(rank, world_size)
+        check_shared_seed(self.inner)
+        self.rank, self.world_size = check_ranks(rank, world_size)
         self.tail = check_choice("tail", tail, _TAILS)
 
     @property
@@ -81,12 +77,14 @@ class DistributedSampler(Wrapping):
 
         The rest is dealt out anew from rank 0 on, under the same rule for its tail.
         """
-        return DistributedOrder(self.inner.order(length, epoch), self, check_position(position))
+        order = self.inner.order(length, epoch)
+        share = Share.of(len(order), check_position(position), self.rank, self.world_size, self.tail)
+        return DistributedOrder(order, share, masked=self.tail == "mask")
 
     def longest(self, length: int, position: int = 0) -> int:
         """Return how many indices the rank with the most has after `position` items of the global order."""
-        left = max(0, len(self.inner.order(length, 0)) - check_position(position))
-        return left // self.world_size if self.tail == "drop" else -(-left // self.world_size)
+        total = len(self.inner.order(length, 0))
+        return longest_share(total, check_position(position), self.world_size, self.tail)
 
     def with_seed(self, seed: int | None) -> Self:
         """Return a copy whose inner sampler has the seed `seed`; raises as the constructor does."""
@@ -106,23 +104,6 @@ class DistributedSampler(Wrapping):
         )
 
 
-def _check_ranks(rank: Any, world_size: Any) -> tuple[int, int]:
-    job = None
-    if rank is None or world_size is None:
-        job = find_job()
-        if job is None and (rank is not None or world_size is not None):
-            missing = "rank" if rank is None else "world_size"
-            raise OptionError(
-                f"{missing} is missing, and no job is running that would tell it: give both or neither"
-            )
-    job_rank, job_size = job or (0, 1)
-    world_size = check_int("world_size", job_size if world_size is None else world_size, 1)
-    rank = check_int("rank", job_rank if rank is None else rank, 0)
-    if rank >= world_size:
-        raise OptionError(f"rank must be below world_size ({world_size}), not {rank}")
-    return rank, world_size
-
-
 class DistributedOrder(ComputedOrder):
     """Every `world_size`-th index of a global order, from `position + rank` on.
 
@@ -130,42 +111,29 @@ class DistributedOrder(ComputedOrder):
         num_real: for `tail="mask"` only: entries from this place on are padding.
     """
 
-    def __init__(self, order: Order, sampler: DistributedSampler, position: int) -> None:
+    def __init__(self, order: Order, share: Share, masked: bool) -> None:
+        super().__init__(share.count)
         self._order = order
-        self._total = len(order)
-        self._step = sampler.world_size
-        position = min(position, self._total)
-        self._start = position + sampler.rank
-        left = self._total - position
-        # How many of this rank's positions lie below the end of the global order.
-        own = max(0, -(-(left - sampler.rank) // self._step))
-        if sampler.tail == "drop":
-            super().__init__(left // self._step)
-        elif sampler.tail == "exact":
-            super().__init__(own)
-        else:
-            super().__init__(-(-left // self._step))
-        self._own = min(own, len(self))
-        if sampler.tail == "mask":
-            self.num_real: int = own
+        self._share = share
+        if masked:
+            self.num_real: int = share.own
 
     def _span(self, first: int, last: int) -> Int64Array:
-        if last <= self._own:
+        share = self._share
+        if last <= share.own:
             return self._real(first, last)
-        real = self._real(first, max(first, self._own))
-        padding = self._places(max(first, self._own), last)
+        real = self._real(first, max(first, share.own))
+        padding = share.places(max(first, share.own), last)
         # Padding starts less than one world size beyond the end, so it needs more than one turn only in an order
         # that is shorter than the world is large.
-        if self._total < self._step:
-            wrapped = as_indices(self._order[0 : self._total])[padding % self._total]
+        if share.total < share.step:
+            wrapped = as_indices(self._order[0 : share.total])[padding % share.total]
         else:
-            wrapped = gather(self._order, padding - self._total)
+            wrapped = gather(self._order, padding - share.total)
         return np.concatenate((real, wrapped))
 
-    def _places(self, first: int, last: int) -> Int64Array:
-        return self._start + np.arange(first, last, dtype=np.int64) * self._step
-
     def _real(self, first: int, last: int) -> Int64Array:
-        if self._step == 1:
-            return as_indices(self._order[self._start + first : self._start + last])
-        return gather(self._order, self._places(first, last))
+        share = self._share
+        if share.step == 1:
+            return as_indices(self._order[share.start + first : share.start + last])
+        return gather(self._order, share.places(first, last))

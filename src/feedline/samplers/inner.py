@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from feedline.samplers.protocol import Sampler
+from feedline.samplers.protocol import BatchSamplerProtocol, Sampler
 
-__all__ = ["Wrapping", "check_sampler"]
+__all__ = ["Wrapping", "check_batch_sampler", "check_sampler"]
 
 
 def check_sampler(owner: str, inner: Any) -> Sampler:
@@ -30,6 +31,21 @@ def check_sampler(owner: str, inner: Any) -> Sampler:
     )
 
 
+def check_batch_sampler(owner: str, inner: Any) -> BatchSamplerProtocol:
+    """Return `inner`, a sampler with `batches`; raises a `TypeError` if it is none."""
+    if isinstance(inner, type):
+        raise TypeError(
+            f"{owner} takes a batch sampler, not the class {inner.__name__}: write {inner.__name__}(...)"
+        )
+    if not callable(getattr(inner, "batches", None)):
+        raise TypeError(
+            f"{owner} takes a sampler with batches(length, epoch), such as LengthBucketSampler(...), not "
+            f"{type(inner).__name__}"
+        )
+    sampler: BatchSamplerProtocol = inner
+    return sampler
+
+
 class Wrapping:
     """Holds an inner sampler, and speaks for its seed.
 
@@ -37,7 +53,10 @@ class Wrapping:
     """
 
     def __init__(self, inner: Any) -> None:
-        self.inner: Any = check_sampler(type(self).__name__, inner)
+        self.inner: Any = self._check(type(self).__name__, inner)
+
+    # What an inner sampler must be; samplers of batches have another check here.
+    _check: Callable[[str, Any], Any] = staticmethod(check_sampler)
 
     @property
     def seed(self) -> int | None:

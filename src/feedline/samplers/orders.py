@@ -11,6 +11,7 @@ from feedline.samplers.protocol import Int64Array, Order, OrderTail, slice_bound
 __all__ = [
     "ComputedOrder",
     "RangeOrder",
+    "ReadAhead",
     "ShiftedOrder",
     "as_indices",
     "gather",
@@ -82,6 +83,38 @@ def longest_of(sampler: Any, length: int, position: int) -> int:
 def stride_of(sampler: Any) -> int:
     """Return how many items of the global order one item of `sampler`'s stands for."""
     return int(getattr(sampler, "stride", 1))
+
+
+class ReadAhead:
+    """Another order, of which slices that follow one another are read in larger blocks.
+
+    A first slice, or one from elsewhere, is computed alone, so that a seek is as fast as it can be; one that begins where
+    the last reading ended brings the next `block` indices along (8 bytes each are kept).
+
+    Concurrency: may be read by several threads; they may then read the same indices twice.
+    """
+
+    def __init__(self, order: Order, block: int = 4096) -> None:
+        self._order = order
+        self._length = len(order)
+        self._block = block
+        # (place of the first index read, indices): one tuple, so that threads never mix two readings.
+        self._read: tuple[int, Int64Array] = (-1, np.empty(0, np.int64))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, part: slice) -> Int64Array:
+        first, last = slice_bounds(part, self._length)
+        start, indices = self._read
+        end = start + len(indices)
+        if start <= first and last <= end:
+            return indices[first - start : last - start].copy()
+        follows = start <= first <= end
+        stop = min(self._length, max(last, first + self._block)) if follows else last
+        indices = as_indices(self._order[first:stop])
+        self._read = (first, indices)
+        return indices[: last - first].copy()
 
 
 class ComputedOrder:

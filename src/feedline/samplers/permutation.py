@@ -69,10 +69,9 @@ class FeistelPermutation:
         """Return where `positions`, shape `(k,)`, all below `length`, are sent to: shape `(k,)`, new memory."""
         result = np.empty(len(positions), np.uint64)
         for start in range(0, len(positions), _BLOCK):
-            part = result[start : start + _BLOCK]
-            self._permute(positions[start : start + _BLOCK], part)
-            if self._walks:
-                self._walk(part)
+            self._permute(positions[start : start + _BLOCK], result[start : start + _BLOCK])
+        if self._walks:
+            self._walk(result)
         return result.view(np.int64)
 
     def _walk(self, values: UInt64Array) -> None:
