@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from feedline.collate.image import ImageBatch, ImageCollator
 from feedline.transforms.images.blur import GaussianBlur
+from feedline.transforms.images.color import ToGray, ToRgb, ToRgba
 from feedline.transforms.images.color_jitter import ColorJitter, RandomGrayscale
 from feedline.transforms.images.convert import Normalize, ToChw, ToFloat, ToHwc
 from feedline.transforms.images.crop import CenterCrop, Crop, RandomCrop, RandomResizedCrop
+from feedline.transforms.images.decode import Decode
 from feedline.transforms.images.erase import RandomErasing
 from feedline.transforms.images.flip import (
     HorizontalFlip,
@@ -20,6 +22,7 @@ from feedline.transforms.images.flip import (
     Rotate90,
     VerticalFlip,
 )
+from feedline.transforms.images.limits import DecodeLimits
 from feedline.transforms.images.pad import Pad, PadTo
 from feedline.transforms.images.resize import Resize
 
@@ -27,6 +30,8 @@ __all__ = [
     "CenterCrop",
     "ColorJitter",
     "Crop",
+    "Decode",
+    "DecodeLimits",
     "GaussianBlur",
     "HorizontalFlip",
     "ImageBatch",
@@ -45,6 +50,9 @@ __all__ = [
     "Rotate90",
     "ToChw",
     "ToFloat",
+    "ToGray",
     "ToHwc",
+    "ToRgb",
+    "ToRgba",
     "VerticalFlip",
 ]

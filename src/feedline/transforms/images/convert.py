@@ -49,6 +49,12 @@ class ToFloat(ImageStep):
         values /= np.float32(np.iinfo(image.dtype).max)
         return values
 
+    def plan(self, steps: tuple[Any, ...], place: int) -> tuple[Any, int] | None:
+        """Be one pass with the conversions after this one, at the end of a chain (see `plan.py`)."""
+        from feedline.transforms.images.plan import plan_tail
+
+        return plan_tail(steps, place)
+
 
 @dataclass(frozen=True)
 class Normalize(ImageStep):
@@ -129,6 +135,12 @@ class ToChw(ImageStep):
     def apply(self, image: Image, context: ItemContext) -> Image:
         """Return the view."""
         return image.transpose(2, 0, 1)
+
+    def plan(self, steps: tuple[Any, ...], place: int) -> tuple[Any, int] | None:
+        """Be one pass with the conversions after this one, at the end of a chain (see `plan.py`)."""
+        from feedline.transforms.images.plan import plan_tail
+
+        return plan_tail(steps, place)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,237 @@
+"""JPEG: libjpeg-turbo through simplejpeg, strict about what is missing, and no more of it than is needed.
+
+Note [strict]
+    libjpeg fills what is missing with gray and warns. simplejpeg turns the *first* warning of a decode into an error,
+    with the pixels in the buffer all the same. So warnings that say that bytes are left over are told from those that
+    say that bytes are missing or make no sense: a first warning "extraneous bytes" in a picture of one scan means that
+    all its rows were decoded without one. JPEG has no checksum: damage that leaves a valid stream of codes can't be seen.
+
+Note [rows]
+    The rows of a picture of one scan are coded from top to bottom, and nothing that comes after a row is needed for it
+    (but one row of chroma). So a lower height written into the header (of a copy) makes libjpeg stop there, and call
+    the rest extraneous. Progressive pictures and those of several scans are decoded whole; restart intervals, too,
+    since there "extraneous bytes" can mean damage in the middle.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.errors import ImageError, MissingExtraError
+from feedline.transforms.images.color import cmyk_to_rgb
+from feedline.transforms.images.exif import orientation_of
+from feedline.transforms.images.formats.raster import Header, Raster
+
+__all__ = ["JpegHeader", "decode", "decode_rows", "read_header"]
+
+_STANDALONE = frozenset({0x01, *range(0xD0, 0xD8)})
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_SEQUENTIAL = frozenset({0xC0, 0xC1})
+_END, _SCAN, _RESTART, _APP1, _APP14 = 0xD9, 0xDA, 0xDD, 0xE1, 0xEE
+_CHANNELS = {"RGB": 3, "RGBA": 4, "GRAY": 1, "CMYK": 4}
+_LEFT_OVER = re.compile(r"extraneous bytes before marker 0x([0-9a-f]{2})")
+
+
+@dataclass(frozen=True)
+class JpegHeader(Header):
+    """What stands before the first scan.
+
+    Attributes:
+        components: 1, 3 or 4.
+        adobe: an Adobe marker is there (inks are stored upside down, then).
+        height_at: where the two bytes of the height are.
+        step: rows of luma that share a row of chroma: what has to be decoded below a row to know its colour.
+        by_rows: rows can be decoded up to any one (see the note).
+        one_scan: all is coded in one scan.
+    """
+
+    components: int = 3
+    adobe: bool = False
+    height_at: int = 0
+    step: int = 1
+    by_rows: bool = False
+    one_scan: bool = False
+
+
+def read_header(data: memoryview, exif: bool) -> JpegHeader:
+    """Read the segments up to the first scan; the orientation only if `exif`.
+
+    Raises:
+        ImageError: `"truncated"`, `"corrupt"` or `"unsupported"`.
+    """
+    facts: dict[str, Any] = {"adobe": False, "orientation": 1}
+    restarts = False
+    for marker, start, end in _segments(data):
+        if marker in _FRAMES:
+            facts.update(_frame(data, marker, start, end))
+        elif marker == _APP14 and bytes(data[start : start + 5]) == b"Adobe" and end - start >= 12:
+            facts["adobe"] = True
+        elif marker == _APP1 and exif and bytes(data[start : start + 6]) == b"Exif\0\0":
+            facts["orientation"] = orientation_of(data[start + 6 : end])
+        elif marker == _RESTART and end - start >= 2:
+            restarts = data[start] | data[start + 1] != 0
+        elif marker == _SCAN:
+            if "width" not in facts:
+                raise ImageError("the JPEG has a scan before its frame header", kind="corrupt")
+            one_scan = facts.pop("sequential") and end > start and data[start] == facts["components"]
+            return JpegHeader(**facts, one_scan=one_scan and not restarts, by_rows=one_scan and not restarts)
+    raise ImageError("the JPEG ends before its first scan", kind="truncated")
+
+
+def _segments(data: memoryview) -> Any:
+    """Yield (marker, start, end) of every segment's content, up to the first scan."""
+    at, size = 2, len(data)
+    while True:
+        if at + 1 >= size:
+            raise ImageError(f"the JPEG ends in its header, after {size} bytes", kind="truncated")
+        if data[at] != 0xFF:
+            raise ImageError(f"the JPEG has no marker at byte {at}, where one must be", kind="corrupt")
+        marker = data[at + 1]
+        if marker == 0xFF:  # a fill byte
+            at += 1
+        elif marker in _STANDALONE:
+            at += 2
+        elif marker == _END:
+            raise ImageError("the JPEG ends without a picture", kind="corrupt")
+        else:
+            if at + 4 > size:
+                raise ImageError(f"the JPEG ends in its header, after {size} bytes", kind="truncated")
+            end = at + 2 + (data[at + 2] << 8 | data[at + 3])
+            if end < at + 4:
+                raise ImageError(f"the JPEG has a segment of impossible length at byte {at}", kind="corrupt")
+            if end > size:
+                raise ImageError(f"the JPEG ends in its header, after {size} bytes", kind="truncated")
+            yield marker, at + 4, end
+            if marker == _SCAN:
+                return
+            at = end
+
+
+def _frame(data: memoryview, marker: int, start: int, end: int) -> dict[str, Any]:
+    if end - start < 6:
+        raise ImageError("the JPEG's frame header is too short", kind="corrupt")
+    precision, height, width, components = struct.unpack_from(">BHHB", data, start)
+    if precision != 8:
+        raise ImageError(f"the JPEG has {precision} bits per sample; only 8 are decoded", kind="unsupported")
+    if components not in (1, 3, 4):
+        raise ImageError(f"the JPEG has {components} components; 1, 3 or 4 are decoded", kind="unsupported")
+    if end - start < 6 + 3 * components:
+        raise ImageError("the JPEG's frame header is too short", kind="corrupt")
+    vertical = max(data[start + 7 + 3 * i] & 15 for i in range(components))
+    return {
+        "width": width,
+        "height": height,
+        "channels": 1 if components == 1 else 3,
+        "components": components,
+        "height_at": start + 1,
+        "step": vertical,
+        "sequential": marker in _SEQUENTIAL,
+    }
+
+
+def decode(data: memoryview, header: JpegHeader, mode: str | None, fast: bool = False) -> Raster:
+    """Decode the whole picture to new memory: gray (for modes "L" and "LA", too), RGB or (for mode "RGBA") RGBA.
+
+    Raises:
+        ImageError: `"truncated"`, `"corrupt"` or `"unsupported"`.
+    """
+    return Raster(decode_rows(data, header, mode, fast=fast))
+
+
+def decode_rows(
+    data: memoryview,
+    header: JpegHeader,
+    mode: str | None,
+    *,
+    rows: int | None = None,
+    factor: int = 1,
+    fast: bool = False,
+    scratch: Any = None,
+) -> npt.NDArray[np.uint8]:
+    """Decode the upper `rows` rows (all, if `None`), each side divided by `factor` (1, 2, 4 or 8, rounded up).
+
+    Returns uint8 of shape (rows or more, width, channels), 1 channel for mode "L", else those of the picture (4 with
+    mode "RGBA"). `scratch(size)` gives the memory to decode into; without it, it is new. `fast` allows libjpeg's fast,
+    less exact DCT and upsampling.
+
+    Raises:
+        ImageError: as `decode`, for what is wrong in the rows asked for, or anywhere.
+    """
+    space = _space(header, mode)
+    take = np.empty if scratch is None else scratch
+    part = rows is not None and rows < header.height and header.by_rows
+    if part and rows is not None:
+        pixels = _run(_lowered(data, header, rows), header, rows, space, factor, fast, take)
+        if pixels is not None:
+            return _colors(pixels, space, header)
+    pixels = _run(data, header, header.height, space, factor, fast, take)
+    if pixels is None:
+        raise ImageError("the JPEG was refused and told no reason", kind="corrupt")
+    return _colors(pixels, space, header)
+
+
+def _space(header: JpegHeader, mode: str | None) -> str:
+    if header.components == 4:
+        return "CMYK"
+    if mode in ("L", "LA") or header.components == 1:
+        return "GRAY"
+    return "RGBA" if mode == "RGBA" else "RGB"
+
+
+def _lowered(data: memoryview, header: JpegHeader, rows: int) -> bytearray:
+    copy = bytearray(data)
+    struct.pack_into(">H", copy, header.height_at, rows)
+    return copy
+
+
+def _run(
+    data: Any, header: JpegHeader, rows: int, space: str, factor: int, fast: bool, take: Any
+) -> npt.NDArray[np.uint8] | None:
+    """Decode `data`, whose header says `rows`; `None`: only the whole picture can tell what is wrong."""
+    try:
+        import simplejpeg
+    except ImportError as error:
+        raise MissingExtraError.of("decoding JPEG", "images") from error
+    height, width = -(-rows // factor), -(-header.width // factor)
+    shape = (height, width, _CHANNELS[space])
+    size = height * width * _CHANNELS[space]
+    buffer = take(size, np.uint8) if take is np.empty else take(size)
+    try:
+        simplejpeg.decode_jpeg(
+            data,
+            space,
+            fastdct=fast,
+            fastupsample=fast,
+            min_height=height if factor > 1 else 0,
+            min_width=width if factor > 1 else 0,
+            min_factor=factor,
+            buffer=buffer,
+        )
+    except ValueError as error:
+        message = str(error)
+        if not (header.one_scan and _LEFT_OVER.search(message)):
+            if rows < header.height:
+                return None
+            raise ImageError(f"the JPEG can't be decoded: {message}", kind=_kind(message)) from None
+    return np.asarray(buffer[:size]).reshape(shape)
+
+
+def _kind(message: str) -> str:
+    if "Premature end of JPEG file" in message or "premature end of data segment" in message:
+        return "truncated"
+    if "nsupported" in message or "Sorry" in message or "not supported" in message:
+        return "unsupported"
+    return "corrupt"
+
+
+def _colors(pixels: npt.NDArray[np.uint8], space: str, header: JpegHeader) -> npt.NDArray[np.uint8]:
+    if space != "CMYK":
+        return pixels
+    # With an Adobe marker the bytes are 255 minus ink (Adobe Technical Note 5116), without it the inks themselves.
+    return cmyk_to_rgb(pixels if not header.adobe else 255 - pixels)
