@@ -285,6 +285,15 @@ def test_sizes_that_are_not_asked_for_any_more_make_room():
     assert {address_of(array) for array in again} == addresses
 
 
+def test_a_second_size_does_not_lift_the_limit():
+    pool = BufferPool(max_idle_bytes=8 * 131072)
+    old = [pool.allocate((131072,), "u1") for _ in range(8)]
+    del old
+    new = [pool.allocate((262144,), "u1") for _ in range(2)]
+    del new
+    assert pool.idle_bytes == 8 * 131072
+
+
 def test_an_array_larger_than_the_limit_is_not_kept():
     pool = BufferPool(max_idle_bytes=100_000)
     array = pool.allocate((200_000,), "u1")

@@ -401,7 +401,7 @@ MASKED = np.ma.masked_array(np.ones(3), [True, False, False])
         ([{"a": 1}, {"b": 1}, {"a": 2}], "", (1,), ["keys", "['a'] in items 0, 2", "['b'] in item 1"]),
         ([{"a": 1}, {"a": 1, "b": 2}], "", (1,), ["keys"]),
         ([True, 1], "", (1,), ["bool in item 0", "int in item 1"]),
-        ([1, 2.5, True], "", (2,), ["bool"]),
+        ([1, 2, True], "", (2,), ["bool"]),
         ([np.bool_(1), np.int8(1)], "", (1,), ["bool", "int8"]),
         ([np.bool_(1), 1], "", (1,), ["bool"]),
         ([np.int32(1), True], "", (1,), ["bool"]),

@@ -128,8 +128,8 @@ class _Shelf:
         # Append first, then look: whoever comes last sees all, so the limit holds once everybody is done.
         self.returned.append((loan, block))
         store = self.store()
-        # If each shelf has no more than its even share, the sum need not be taken.
-        if store is not None and len(self.returned) * len(store.shelves) > self.limit:
+        # The sum need not be taken while this is the only shelf.
+        if store is not None and (len(store.shelves) > 1 or len(self.returned) > self.limit):
             store.trim()
 
 
@@ -185,8 +185,8 @@ class _Store:
                 return
             try:
                 min(filled, key=_stamp).returned.popleft()
-            except IndexError:  # another thread was quicker, which is as good
-                return
+            except IndexError:  # another thread was quicker, which is as good: look again
+                continue
 
 
 _stamp = attrgetter("stamp")
