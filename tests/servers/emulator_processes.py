@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -25,9 +24,6 @@ def installed(relative: str, what: str) -> str:
     path = SERVERS / relative
     if path.exists():
         return str(path)
-    found = shutil.which(Path(relative).name)
-    if found is not None:
-        return found
     pytest.skip(f"{what} is not installed (scripts/servers installs it)")
 
 

@@ -20,13 +20,13 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from feedline.datasets.fetching.templates import Template, ValueRules
+from feedline.datasets.indexing import check_index
 from feedline.errors import FetchError, OptionError
 
 __all__ = [
     "MAX_LOCATION_BYTES",
     "LocationRules",
     "Locations",
-    "check_index",
     "check_length",
     "control_character",
 ]
@@ -141,7 +141,7 @@ class Locations(Generic[L]):
             FetchError: (`"location"`) the location that a function or a template gave is refused.
             Exception: whatever a location function raises.
         """
-        place = check_index(index, self._length)
+        place = check_index(index, self._length, f"a dataset of {self._rules.noun}s")
         if isinstance(self._source, _Listed):
             return place, self._source(place)
         if not isinstance(self._source, _Rendered):
@@ -198,22 +198,6 @@ def check_length(length: Any) -> int:
     if isinstance(length, bool) or not 0 <= count <= sys.maxsize:
         raise OptionError(f"length must be an int from 0 to {sys.maxsize}, not {length!r}")
     return count
-
-
-def check_index(index: Any, length: int) -> int:
-    """Return `index` counted from 0; negative ones count from the end as a list's do.
-
-    Raises:
-        IndexError: there is no such item.
-        TypeError: the index is not an integer.
-    """
-    try:
-        place = operator.index(index)
-    except TypeError:
-        raise TypeError(f"an item's index is an int, not {type(index).__name__} {index!r}") from None
-    if not -length <= place < length:
-        raise IndexError(f"index {place} is out of range: there are {length} items")
-    return place + length if place < 0 else place
 
 
 def control_character(text: str) -> tuple[int, str] | None:

@@ -58,12 +58,12 @@ class Url:
     @property
     def address(self) -> str:
         """The URL that is asked for: without credentials and fragment."""
-        return f"{self.scheme}://{self._authority}{self.target}"
+        return f"{self.scheme}://{self.authority}{self.target}"
 
     @property
     def shown(self) -> str:
         """The URL for messages: without credentials, query and fragment."""
-        return f"{self.scheme}://{self._authority}{self.target.partition('?')[0]}"
+        return f"{self.scheme}://{self.authority}{self.target.partition('?')[0]}"
 
     @property
     def authorization(self) -> str | None:
@@ -73,7 +73,8 @@ class Url:
         return "Basic " + base64.b64encode(self.credentials).decode("ascii")
 
     @property
-    def _authority(self) -> str:
+    def authority(self) -> str:
+        """Host, and the port where it is not the scheme's own: what the `Host` header has."""
         return self.host if self.port == _DEFAULT_PORTS[self.scheme] else f"{self.host}:{self.port}"
 
 

@@ -1,0 +1,201 @@
+"""What an HTTP fetch does next: redirects, statuses, credentials and retries. Pure; `curl_session.py` sends.
+
+| the server answers | the fetch |
+| --- | --- |
+| 200 and other 2xx | is done; 204 and 205 are `b""` |
+| 206, 304 | fails: nobody asked for a part, nor whether something changed |
+| 301, 302, 303, 307, 308 | goes on at `Location`, at most 10 times |
+| 408, 429, 5xx | is tried again, after `Retry-After` if it can be read |
+| 401, 403, 407 | fails: `"denied"` |
+| 404, 410 | fails: `"not_found"` |
+| anything else | fails: `"status"` |
+
+A retry starts at the original URL, with all headers. Headers of the dataset, and `user:password@`, go to the origin
+(scheme, host, port) of the original URL; once a redirect has left it they stay dropped for the rest of the attempt.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from feedline.datasets.fetching.attempts import Failure, Steps, with_retries
+from feedline.datasets.fetching.retry import Retry, parse_retry_after
+from feedline.datasets.fetching.urls import Url, parse_url, resolve_redirect
+from feedline.errors import OptionError
+
+__all__ = ["MAX_REDIRECTS", "HttpRules", "Reply", "Send", "http_fetch"]
+
+MAX_REDIRECTS = 10
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_DENIED = frozenset({401, 403, 407})
+_MISSING = frozenset({404, 410})
+_REASONS = {206: "a part, which nobody asked for", 304: "'not modified', which nobody asked for"}
+
+
+@dataclass(frozen=True)
+class Send:
+    """A step: ask for `url` once; the result is a `Reply` or a `Failure`.
+
+    Attributes:
+        url: what to ask for, without following redirects.
+        headers: lines `Name: value`, as bytes.
+        seconds: the time that is left for it; `None` for no limit.
+    """
+
+    url: Url
+    headers: tuple[bytes, ...]
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A whole answer.
+
+    Attributes:
+        status: the HTTP status.
+        headers: pairs of name (lower case) and value.
+        body: the body, decoded; empty where the status is not 2xx.
+    """
+
+    status: int
+    headers: Sequence[tuple[bytes, bytes]]
+    body: bytes
+
+    def values(self, name: bytes) -> list[bytes]:
+        """Return the values of the header `name` (lower case), in order."""
+        return [value for key, value in self.headers if key == name]
+
+
+@dataclass(frozen=True)
+class HttpRules:
+    """What is the same for all fetches of a dataset.
+
+    Attributes:
+        headers: lines `Name: value` for the origin of the original URL.
+        foreign_headers: lines for other origins, where a redirect may lead.
+        timeout: seconds per attempt with its redirects; `None` for no limit.
+        retry: how often an attempt is made again.
+        clock: seconds, monotonic.
+        now: seconds since 1970, for `Retry-After` dates.
+    """
+
+    headers: tuple[bytes, ...]
+    foreign_headers: tuple[bytes, ...]
+    timeout: float | None
+    retry: Retry
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+
+
+def http_fetch(text: str, index: int, rules: HttpRules) -> Steps[bytes]:
+    """Fetch the URL `text`, item `index`: yields `Send` and `Wait`, returns the body.
+
+    Raises:
+        FetchError: as the module's table tells, after the retries.
+    """
+    url = parse_url(text)
+    return with_retries(lambda: _attempt(url, rules), rules.retry, index, url.shown)
+
+
+def _attempt(url: Url, rules: HttpRules) -> Steps[bytes | Failure]:
+    deadline = None if rules.timeout is None else rules.clock() + rules.timeout
+    first, trusted = url, True
+    seen: set[str] = set()
+    for hop in range(MAX_REDIRECTS + 1):
+        seen.add(url.address)
+        left = None if deadline is None else deadline - rules.clock()
+        if left is not None and left <= 0:
+            return Failure("timeout", f"timed out after {rules.timeout:g} s in redirects", passing=True)
+        outcome = yield Send(url, _headers(url, rules, trusted), left)
+        if isinstance(outcome, Failure):
+            return outcome
+        if outcome.status not in _REDIRECTS:
+            return _judge(outcome, rules.now())
+        if hop == MAX_REDIRECTS:
+            break
+        following = _follow(url, outcome)
+        if isinstance(following, Failure):
+            return following
+        if following.address in seen:
+            return _redirect_failure(f"redirected in a loop: back to {following.shown}", outcome.status)
+        trusted = trusted and following.origin == first.origin
+        if trusted and following.credentials is None:
+            following = replace(following, credentials=first.credentials)
+        url = following
+    return _redirect_failure(f"redirected more than {MAX_REDIRECTS} times", outcome.status)
+
+
+def _headers(url: Url, rules: HttpRules, trusted: bool) -> tuple[bytes, ...]:
+    lines = rules.headers if trusted else rules.foreign_headers
+    authorization = url.authorization
+    if authorization is None:
+        return lines
+    kept = tuple(line for line in lines if not line.lower().startswith(b"authorization:"))
+    return (*kept, b"Authorization: " + authorization.encode("ascii"))
+
+
+def _follow(url: Url, reply: Reply) -> Url | Failure:
+    locations = set(reply.values(b"location"))
+    if len(locations) != 1 or not next(iter(locations)):
+        found = "no Location" if not any(locations) else "several different Locations"
+        return _redirect_failure(f"status {reply.status} with {found}", reply.status)
+    message = ""
+    try:
+        following = resolve_redirect(url, locations.pop())
+    except OptionError as error:
+        message = str(error)
+    # Outside of the handler: the error that is raised in the end must not chain to what parsed the URL.
+    if message:
+        return _redirect_failure(
+            f"status {reply.status} with a Location that can't be followed: {message}", reply.status
+        )
+    if url.scheme == "https" and following.scheme == "http":
+        return _redirect_failure(f"redirected from https to http: {following.shown}", reply.status)
+    return following
+
+
+def _redirect_failure(message: str, status: int) -> Failure:
+    return Failure("redirect", message, status=status)
+
+
+def _judge(reply: Reply, now: float) -> bytes | Failure:
+    status = reply.status
+    if status in _REASONS:
+        return Failure("status", f"the server sent {_REASONS[status]} (status {status})", status=status)
+    if 200 <= status < 300:
+        return _error_document(reply) or reply.body
+    if status in (408, 429) or 500 <= status < 600:
+        asked = [value.decode("latin-1") for value in reply.values(b"retry-after")]
+        return Failure(
+            "status",
+            f"the server answered with status {status}",
+            passing=True,
+            status=status,
+            retry_after=parse_retry_after(asked, now),
+        )
+    kind = "denied" if status in _DENIED else "not_found" if status in _MISSING else "status"
+    return Failure(kind, f"the server answered with status {status}", status=status)
+
+
+def _error_document(reply: Reply) -> Failure | None:
+    """Tell an error of an S3-like store that came with a success status: its document, its type and its request id."""
+    body = reply.body
+    if (
+        len(body) > 65536
+        or b"<Error>" not in body[:256]
+        or not body.lstrip().startswith((b"<?xml", b"<Error>"))
+    ):
+        return None
+    is_xml = any(
+        value.partition(b";")[0].strip().endswith(b"/xml") for value in reply.values(b"content-type")
+    )
+    if not is_xml or not reply.values(b"x-amz-request-id"):
+        return None
+    return Failure(
+        "status",
+        f"the store sent an error document with status {reply.status}",
+        passing=True,
+        status=reply.status,
+    )
