@@ -59,27 +59,35 @@ class Task:
         return Task(self.number + offset, self.epoch, part)
 
 
-@dataclass(slots=True)
 class Outcome:
-    """What came of one batch: a value or an error, and what happened on the way."""
+    """What came of one batch: a value or an error, and what happened on the way.
 
-    number: int
-    value: Any = None
+    Attributes:
+        number: the batch's.
+        value: the batch, where there is no `error`.
+        error: what the consumer gets instead.
+        indices: of the rows that are really there.
+        empty: nothing is left of the batch: every item was skipped.
+        failures: items that failed.
+        cause: what the last of them was raised with.
+        fetch_seconds, transform_seconds, collate_seconds: where the time went.
+    """
+
+    # Most outcomes differ from this in two attributes: defaults in the class make them cheap.
     error: Exception | None = None
-    #: Indices of the rows that are really there.
     indices: Sequence[Any] | npt.NDArray[np.int64] = ()
-    #: Nothing is left of the batch: every item was skipped.
-    empty: bool = False
+    empty = False
     failures: tuple[Failure, ...] = ()
-    #: What the last of these failures was raised with.
     cause: Exception | None = None
-    fetch_seconds: float = 0.0
-    transform_seconds: float = 0.0
-    collate_seconds: float = 0.0
+    fetch_seconds = 0.0
+    transform_seconds = 0.0
+    collate_seconds = 0.0
 
-
-def _never() -> bool:
-    return False
+    def __init__(self, number: int, value: Any = None, **others: Any) -> None:
+        self.number = number
+        self.value = value
+        if others:
+            self.__dict__.update(others)
 
 
 @dataclass(slots=True)
@@ -89,7 +97,7 @@ class Run:
     worker: str = "the calling thread"
     #: A KeyboardInterrupt comes from the user's keyboard, not out of user code.
     interruptible: bool = False
-    cancelled: Callable[[], bool] = field(default=_never)
+    cancelled: Callable[[], bool] | None = None
     #: How one more item is had, where `dataset[index]` is not the way (a substitute for an asynchronous one).
     fetch: Callable[[Any], Any] | None = None
     #: Items that failed in an earlier epoch, by their index as a state records it: not tried again.
@@ -112,9 +120,18 @@ class BatchLoader:
         self.collate_fn = collate_fn
         self.single_items = single_items
         self.take: Callable[..., Any] | None = items.dataset.take if whole else None
-        self._takes_memory = bool(getattr(collate_fn, "takes_memory", False))
+        self.takes_memory = bool(getattr(collate_fn, "takes_memory", False))
         self._takes_indices = bool(getattr(collate_fn, "takes_indices", False))
         self.pool = BufferPool()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a batch is just its items, collated."""
+        return (
+            self.items.is_plain
+            and self.collate_fn is not None
+            and not (self.single_items or self._takes_indices)
+        )
 
     def load(self, task: Task, run: Run) -> list[Outcome]:
         """Load `task`; never raises, but for a `KeyboardInterrupt` where `run` is interruptible."""
@@ -124,7 +141,7 @@ class BatchLoader:
                 return outcomes
         outcomes = []
         for offset in range(task.count):
-            if run.cancelled():
+            if run.cancelled is not None and run.cancelled():
                 break
             outcomes.append(self._load_one(task.single(offset), run))
         return outcomes
@@ -207,20 +224,30 @@ class BatchLoader:
                 return collate(items[0])
             if self._takes_indices:
                 return collate(items, memory, indices)
-            return collate(items, memory) if self._takes_memory else collate(items)
-        except KeyboardInterrupt as error:
-            if run.interruptible:
-                raise
-            failed: BaseException = error
+            return collate(items, memory) if self.takes_memory else collate(items)
         except BaseException as error:
-            failed = error
-        report = as_batch_error(failed, None)
-        attach_note(
-            report,
-            f"batch {task.number} of epoch {task.epoch} failed in collation, {run.worker}; "
-            f"{_named_items(report, indices)}",
-        )
-        raise ItemFailed(report)
+            if isinstance(error, KeyboardInterrupt) and run.interruptible:
+                raise
+            raise ItemFailed(_collation_error(error, task, indices, run.worker)) from None
+
+    def failed_fetch(self, task: Task, error: BaseException, position: int) -> Outcome:
+        """Return the outcome of a batch whose item at `position` could not be fetched in the calling thread."""
+        report, failure = self.items.report(error, task, position, task.indices[position], None, Run().worker)
+        return Outcome(task.number, error=report, failures=(failure,), cause=report)
+
+    def failed_collation(self, task: Task, error: BaseException) -> Outcome:
+        """Return the outcome of a batch whose items could not be collated in the calling thread."""
+        return Outcome(task.number, error=_collation_error(error, task, task.indices, Run().worker))
+
+
+def _collation_error(error: BaseException, task: Task, indices: Any, worker: str) -> Exception:
+    report = as_batch_error(error, None)
+    attach_note(
+        report,
+        f"batch {task.number} of epoch {task.epoch} failed in collation, {worker}; "
+        f"{_named_items(report, indices)}",
+    )
+    return report
 
 
 def _rows_before(task: Task, kept: Sequence[Any], real: int) -> int:

@@ -16,8 +16,8 @@ from feedline.loader import forks
 from feedline.loader.batch import BatchLoader, Outcome, collate_or_default
 from feedline.loader.builder import LoaderBuilder
 from feedline.loader.execution.event_loop import EventLoopExecutor
-from feedline.loader.execution.protocol import Executor
-from feedline.loader.execution.serial import SerialExecutor
+from feedline.loader.execution.protocol import Executor, Session
+from feedline.loader.execution.serial import SerialExecutor, SerialSession
 from feedline.loader.execution.threads import ThreadsExecutor
 from feedline.loader.failures import Failure
 from feedline.loader.fetch import ItemLoader
@@ -26,6 +26,8 @@ from feedline.loader.groups import can_split
 from feedline.loader.iterator import DataLoaderIterator, Pace
 from feedline.loader.options import LoaderOptions
 from feedline.loader.ordering import Cursor
+from feedline.loader.plain import PlainItems, PlainLane, PlainWhole
+from feedline.loader.plan import OrderPlan, Plan
 from feedline.loader.progress import Position, Progress
 from feedline.loader.source import (
     BatchOrderSource,
@@ -178,6 +180,7 @@ class DataLoader:
             expected=self._source.batches(start.epoch) if plan.end() is None else None,
             with_indices=with_indices,
             tally=self._tally,
+            plain=self._plain_lane(plan, session),
         )
         self._iterators.add(iterator)
         return iterator
@@ -196,6 +199,18 @@ class DataLoader:
             max_bytes=options.prefetch_bytes,
             in_order=options.in_order,
         )
+
+    def _plain_lane(self, plan: Plan, session: Session) -> PlainLane | None:
+        """Return the short cut, where one may be taken."""
+        load = self._batches
+        is_serial = type(session) is SerialSession
+        if not (is_serial and isinstance(plan, OrderPlan) and plan.can_group and self._hint() is None):
+            return None
+        if load.take is not None:
+            return PlainWhole(load, plan, self._group_size())
+        if load.is_plain and not callable(getattr(self.dataset, "__getitems__", None)):
+            return PlainItems(load, plan, session.outcomes)
+        return None
 
     def _group_size(self) -> int:
         """Return how many batches are gathered at once: small ones together, if the dataset asks for it."""

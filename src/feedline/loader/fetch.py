@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from operator import length_hint
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ from feedline.transforms.protocol import ItemContext, RowSource, wants_context
 if TYPE_CHECKING:
     from feedline.loader.batch import Run, Task
 
-__all__ = ["ItemFailed", "ItemLoader", "Raised"]
+__all__ = ["ItemFailed", "ItemLoader", "Raised", "refuse_awaitable"]
 
 _SKIPPED = object()
 _FETCH = -1
@@ -118,11 +117,34 @@ class ItemLoader:
                 return batch.rows(indices, fetched.__getitem__)
         if task.items is not None:
             return batch.rows(indices, task.items.__getitem__)
-        if self.transform is None and run.interruptible and not self._has_extras():
-            items = batch.fetch_plainly(indices)
-            if items is not None:
-                return items, indices, 0.0
         return batch.rows(indices, None)
+
+    def report(
+        self, error: BaseException, task: Task, position: int, index: Any, place: int | None, worker: str
+    ) -> tuple[Exception, Failure]:
+        """Return what the consumer gets for `error` of one item, with a note, and its record.
+
+        `place` is the step of the transform, `None` where the item was being fetched.
+        """
+        report = as_batch_error(error, index)
+        attach_note(
+            report,
+            f"item {index!r} (row {position} of batch {task.number}, epoch {task.epoch}) failed "
+            f"{self._where(place)}, {worker}",
+        )
+        return report, Failure.of(report, index, task.epoch, task.number)
+
+    def _where(self, place: int | None) -> str:
+        if place is None:
+            return "when it was fetched"
+        steps = getattr(self.transform, "steps", None)
+        step = steps[place] if isinstance(steps, tuple) and place < len(steps) else self.transform
+        return f"in step {place} of the transform, {_short_repr(step)}"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether an item is just `dataset[index]`: no transform, no policy, no limit."""
+        return self.transform is None and not self._has_extras()
 
     def _has_extras(self) -> bool:
         return (
@@ -152,21 +174,6 @@ class _Batch:
         self.known = run.known
         self.transform_seconds = 0.0
 
-    def fetch_plainly(self, indices: Sequence[Any]) -> list[Any] | None:
-        """Return the items at the least cost there is; `None` if one fails: the slow way then says what and where."""
-        positions = iter(indices)
-        get = self.loader.dataset.__getitem__
-        try:
-            items = [get(index) for index in positions]
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            position = len(indices) - length_hint(positions) - 1
-            self._fail(error, position, indices[position], _FETCH)
-        if items:
-            _refuse_awaitable(items[0], self.loader.dataset)
-        return items
-
     def fetch_together(self, get_many: Callable[..., Any], indices: Sequence[Any]) -> Sequence[Any] | None:
         """Return the items of `__getitems__`; `None` if it fails and the policy treats items one by one."""
         loader = self.loader
@@ -179,7 +186,7 @@ class _Batch:
             else:
                 limit = loader.timeout * len(indices)
                 items = loader.lanes().limited(lambda: get_many(indices), limit)
-            _refuse_awaitable(items, loader.dataset)
+            refuse_awaitable([items], loader.dataset)
             count = len(items)
             if count != len(indices):
                 raise ValueError(
@@ -212,8 +219,9 @@ class _Batch:
             )
         else:
             rows = []
+            cancelled = self.run.cancelled
             for position, index in enumerate(indices):
-                if self.run.cancelled():
+                if cancelled is not None and cancelled():
                     break
                 rows.append(self._row(position, index, fetched))
         kept = [row for row in rows if row[1] is not _SKIPPED]
@@ -276,7 +284,7 @@ class _Batch:
         else:
             item = loader.dataset[index]
             if position == 0:
-                _refuse_awaitable(item, loader.dataset)
+                refuse_awaitable([item], loader.dataset)
         transform = loader.transform
         if transform is None:
             return item
@@ -300,31 +308,13 @@ class _Batch:
             raise ItemFailed(report)
         return self._without(position, index, decision, report)
 
-    def _fail(self, error: BaseException, position: int, index: Any, place: int) -> None:
-        report, _ = self._record(error, position, index, place)
-        raise ItemFailed(report)
-
     def _record(
         self, error: BaseException, position: int, index: Any, place: int
     ) -> tuple[Exception, Failure]:
-        task = self.task
-        report = as_batch_error(error, index)
-        attach_note(
-            report,
-            f"item {index!r} (row {position} of batch {task.number}, epoch {task.epoch}) failed "
-            f"{self._where(place)}, {self.run.worker}",
-        )
-        failure = Failure.of(report, index, task.epoch, task.number)
+        step = None if place == _FETCH else place
+        report, failure = self.loader.report(error, self.task, position, index, step, self.run.worker)
         self.failures.append((failure, report))
         return report, failure
-
-    def _where(self, place: int) -> str:
-        if place == _FETCH:
-            return "when it was fetched"
-        transform = self.loader.transform
-        steps = getattr(transform, "steps", None)
-        step = steps[place] if isinstance(steps, tuple) and place < len(steps) else transform
-        return f"in step {place} of the transform, {_short_repr(step)}"
 
     def _without(
         self, position: int, index: Any, decision: str, report: Exception | None = None
@@ -366,15 +356,17 @@ class _Batch:
         raise ItemFailed(final)
 
 
-def _refuse_awaitable(item: Any, dataset: Any) -> None:
-    if inspect.isawaitable(item):
-        close = getattr(item, "close", None)
-        if callable(close):
-            close()  # else Python warns that it was never awaited
-        raise TypeError(
-            f"{type(dataset).__name__}.__getitem__ (or __getitems__) returned an awaitable; for asynchronous "
-            f"items, subclass feedline.AsyncDataset"
-        )
+def refuse_awaitable(items: Sequence[Any], dataset: Any) -> None:
+    """Raise a `TypeError` if the first of `items` is to be awaited, saying what to do."""
+    if not inspect.isawaitable(items[0]):
+        return
+    for item in items:
+        if inspect.iscoroutine(item):
+            item.close()  # else Python warns that it was never awaited
+    raise TypeError(
+        f"{type(dataset).__name__}.__getitem__ (or __getitems__) returned an awaitable; for asynchronous "
+        f"items, subclass feedline.AsyncDataset"
+    )
 
 
 def _short_repr(value: Any) -> str:

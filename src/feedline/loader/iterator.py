@@ -18,6 +18,7 @@ from feedline.loader.batch import Outcome
 from feedline.loader.execution.protocol import Session
 from feedline.loader.fill import check_targets, fill_from
 from feedline.loader.ordering import Cursor
+from feedline.loader.plain import DETOUR, PlainLane
 from feedline.loader.plan import Plan
 from feedline.loader.progress import Progress
 from feedline.loader.stats import Tally
@@ -71,6 +72,7 @@ class DataLoaderIterator:
         expected: int | None,
         with_indices: bool,
         tally: Tally,
+        plain: PlainLane | None = None,
     ) -> None:
         self._progress = progress
         self._plan = plan
@@ -83,6 +85,7 @@ class DataLoaderIterator:
         self._expected = expected
         self._with_indices = with_indices
         self._tally = tally
+        self._plain = plain
         self._generation = forks.generation()
         self._submitted = progress.cursor.next
         self._hinted = progress.cursor.next
@@ -99,6 +102,19 @@ class DataLoaderIterator:
 
     def __next__(self) -> Any:
         """Return the next batch, or raise the error that belongs to it; the following call goes on behind it."""
+        plain = self._plain
+        if plain is not None and self._closed is None and self._generation == forks.generation():
+            progress = self._progress
+            number = progress.cursor.next
+            value = plain(number)
+            if value is not DETOUR:
+                # On the main thread a Ctrl-C before this line leaves the batch to the next call.
+                progress.cursor = Cursor(number + 1)
+                self._tally.add_plain(len(plain.rows))
+                return (self._listed(plain.rows), value) if self._with_indices else value
+            self._submitted = max(self._submitted, number)
+            if self._session.outcomes.peek(progress.cursor) is not None:
+                self._submitted = number + 1
         outcome = self._receive()
         if outcome is None:
             raise StopIteration
@@ -108,9 +124,12 @@ class DataLoaderIterator:
             finally:
                 del outcome  # the error's traceback holds this frame
         if self._with_indices:
-            indices = outcome.indices
-            return (indices.tolist() if isinstance(indices, np.ndarray) else list(indices)), outcome.value
+            return self._listed(outcome.indices), outcome.value
         return outcome.value
+
+    @staticmethod
+    def _listed(indices: Any) -> list[Any]:
+        return indices.tolist() if isinstance(indices, np.ndarray) else list(indices)
 
     def next_into(self, *targets: npt.NDArray[Any]) -> int:
         """Gather the next batch into `targets`, one array for each of the dataset's arrays, and return its rows.

@@ -9,8 +9,7 @@ Note [Ctrl-C]
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 __all__ = ["Cursor", "Window"]
 
@@ -22,8 +21,7 @@ class _Numbered(Protocol):
 R = TypeVar("R", bound=_Numbered)
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(NamedTuple):
     """Which batches the consumer has received. Immutable: reading one from another thread is safe.
 
     Attributes:
@@ -32,7 +30,7 @@ class Cursor:
     """
 
     next: int
-    ahead: frozenset[int] = field(default=frozenset())
+    ahead: frozenset[int] = frozenset()
 
     def has(self, number: int) -> bool:
         """Tell whether batch `number` is received."""

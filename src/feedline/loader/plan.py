@@ -58,8 +58,8 @@ class OrderPlan:
     ) -> None:
         self.first = first
         self._order = order
-        self._epoch = epoch
-        self._size = batch_size
+        self.epoch = epoch
+        self.batch_size = batch_size
         self._trusted = trusted
         self._length = len(order)
         self._real: int | None = getattr(order, "num_real", None)
@@ -71,16 +71,16 @@ class OrderPlan:
         count = min(count, self._end - number)
         if count <= 0:
             return None
-        start = (number - self.first) * self._size
-        stop = min(start + count * self._size, self._length)
+        start = (number - self.first) * self.batch_size
+        stop = min(start + count * self.batch_size, self._length)
         try:
             indices = self._order[start:stop]
             if not self._trusted:
                 indices = as_index_array(indices, start)
         except Exception as error:
-            return Task(number, self._epoch, (), error=as_batch_error(error, None))
+            return Task(number, self.epoch, (), error=as_batch_error(error, None))
         real = None if self._real is None else max(0, min(self._real - start, stop - start))
-        return Task(number, self._epoch, indices, real, None, count, self._size)
+        return Task(number, self.epoch, indices, real, None, count, self.batch_size)
 
     @property
     def can_group(self) -> bool:
@@ -89,7 +89,7 @@ class OrderPlan:
 
     def items_before(self, number: int) -> int:
         """Return the items of the batches before `number`."""
-        return min((number - self.first) * self._size, self._length)
+        return min((number - self.first) * self.batch_size, self._length)
 
     def end(self) -> int:
         """Return the number after the last batch."""

@@ -141,7 +141,7 @@ class OrderSource:
         """Return the batches that the rank with the most still has."""
         longest = getattr(self._sampler, "longest", None)
         if longest is not None:
-            return self._chunks(longest(dataset_length(self._dataset), position))
+            return self._chunks(longest(dataset_length(self._dataset), position, epoch))
         return self._chunks(len(self._order(epoch, position)))
 
     def describe(self) -> dict[str, Any]:
@@ -173,15 +173,24 @@ class BatchOrderSource:
 
     def plan(self, epoch: int, position: int, first: int) -> Plan:
         """Return the plan of `epoch`."""
-        batches = self._sampler.batches(dataset_length(self._dataset), epoch)
-        return BatchOrderPlan(batches, epoch, first=first, skip=position)
+        length = dataset_length(self._dataset)
+        # A sampler that deals batches out to ranks must be told where all of them stood: its own order has every
+        # `stride`-th batch only.
+        batches_from = getattr(self._sampler, "batches_from", None)
+        if position and batches_from is not None:
+            return BatchOrderPlan(batches_from(length, epoch, position), epoch, first=first)
+        return BatchOrderPlan(self._sampler.batches(length, epoch), epoch, first=first, skip=position)
 
     def batches(self, epoch: int) -> int:
         """Return the batches of a whole epoch."""
         return len(self._sampler.batches(dataset_length(self._dataset), epoch))
 
     def longest_left(self, epoch: int, position: int) -> int:
-        """Return the batches that are left."""
+        """Return the batches that the rank with the most still has."""
+        longest = getattr(self._sampler, "longest", None)
+        if longest is not None:
+            left: int = longest(dataset_length(self._dataset), position, epoch)
+            return left
         return max(0, self.batches(epoch) - position)
 
     def describe(self) -> dict[str, Any]:

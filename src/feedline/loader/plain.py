@@ -1,0 +1,163 @@
+"""The calling thread's short cut: the same batches with the least between the dataset and the consumer.
+
+Where nothing has to be decided on the way (no workers, no transform, no policy, no time limit), a batch needs no task,
+no outcome and no window: `PlainItems` and `PlainWhole` give it directly. Whatever goes wrong takes a detour: the
+short cut leaves the outcome in the session, or nothing, and the iterator goes on the usual way, which names the fault.
+
+A test holds both ways against each other, batch by batch and error by error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import length_hint
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.collate.buffers import BatchMemory
+from feedline.loader.batch import BatchLoader, Outcome, Task
+from feedline.loader.fetch import refuse_awaitable
+from feedline.loader.groups import split_batch
+from feedline.loader.ordering import Window
+from feedline.loader.plan import OrderPlan
+
+__all__ = ["DETOUR", "PlainItems", "PlainLane", "PlainWhole"]
+
+#: "Go the usual way": the epoch is at its end, or something failed.
+DETOUR: Final = object()
+#: Indices that are made at a time: a slice of an order and its `tolist` have a start that is worth sharing.
+INDEX_BLOCK = 2048
+
+
+class PlainLane:
+    """Gives the value of batch `number`, or `DETOUR`.
+
+    Attributes:
+        rows: indices of the batch that was given last.
+        fetch_seconds, collate_seconds: spent so far, for the statistics.
+    """
+
+    rows: Sequence[Any] | npt.NDArray[np.int64] = ()
+    fetch_seconds = 0.0
+    collate_seconds = 0.0
+
+    def __call__(self, number: int) -> Any:
+        """Return the batch, or `DETOUR`."""
+        raise TypeError(f"{type(self).__name__} defines no __call__")
+
+
+class PlainItems(PlainLane):
+    """Item by item, collated."""
+
+    def __init__(self, load: BatchLoader, plan: OrderPlan, outcomes: Window[Outcome]) -> None:
+        self._load = load
+        self._plan = plan
+        self._outcomes = outcomes
+        self._get = load.items.dataset.__getitem__
+        self._collate = _bound_collate(load)
+        self._blocks = max(1, INDEX_BLOCK // plan.batch_size)
+        self._first = 0
+        self._indices: list[list[int]] = []
+
+    def __call__(self, number: int) -> Any:
+        """Fetch and collate batch `number`."""
+        place = number - self._first
+        if not 0 <= place < len(self._indices):
+            if not self._read(number):
+                return DETOUR
+            place = 0
+        rows = self._indices[place]
+        get, positions = self._get, iter(rows)
+        start = perf_counter()
+        try:
+            items = [get(index) for index in positions]
+            if hasattr(items[0], "__await__"):
+                refuse_awaitable(items, self._load.items.dataset)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            position = max(0, len(rows) - length_hint(positions) - 1)
+            self._outcomes.put(self._load.failed_fetch(Task(number, self._plan.epoch, rows), error, position))
+            return DETOUR
+        fetched = perf_counter()
+        try:
+            value = self._collate(items)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            task = Task(number, self._plan.epoch, rows)
+            self._outcomes.put(self._load.failed_collation(task, error))
+            return DETOUR
+        self.fetch_seconds += fetched - start
+        self.collate_seconds += perf_counter() - fetched
+        self.rows = rows
+        return value
+
+    def _read(self, number: int) -> bool:
+        task = self._plan.task(number, self._blocks)
+        if task is None or task.error is not None:
+            return False
+        assert isinstance(task.indices, np.ndarray)
+        indices, size = task.indices.tolist(), self._plan.batch_size
+        self._first = number
+        self._indices = [indices[start : start + size] for start in range(0, len(indices), size)]
+        return True
+
+
+def _bound_collate(load: BatchLoader) -> Callable[[list[Any]], Any]:
+    collate = load.collate_fn
+    assert collate is not None
+    if not load.takes_memory:
+        return collate
+    # No transform runs here, so nobody asks for rows, and one memory serves all batches.
+    memory = BatchMemory(load.pool, 0)
+    return partial(collate, memory=memory)
+
+
+class PlainWhole(PlainLane):
+    """Whole batches by `dataset.take`, small ones in groups."""
+
+    def __init__(self, load: BatchLoader, plan: OrderPlan, group: int) -> None:
+        assert load.take is not None
+        self._take = load.take
+        self._allocate = load.pool.allocate
+        self._plan = plan
+        self._group = group
+        self._first = 0
+        self._values: list[Any] = []
+        self._indices: npt.NDArray[np.int64] = np.empty(0, np.int64)
+
+    def __call__(self, number: int) -> Any:
+        """Gather batch `number`, and with it those that follow."""
+        place = number - self._first
+        if not 0 <= place < len(self._values):
+            if not self._read(number):
+                return DETOUR
+            place = 0
+        start = place * self._plan.batch_size
+        self.rows = self._indices[start : start + self._plan.batch_size]
+        value = self._values[place]
+        # Not kept: a batch's memory is free again when the user drops it.
+        self._values[place] = None
+        return value
+
+    def _read(self, number: int) -> bool:
+        task = self._plan.task(number, self._group)
+        if task is None or task.error is not None:
+            return False
+        self._values = []
+        start = perf_counter()
+        try:
+            value = self._take(task.indices, self._allocate)
+            size = self._plan.batch_size
+            values = [value] if task.count == 1 else split_batch(value, task.count, size)
+        except Exception:
+            return False
+        self.fetch_seconds += perf_counter() - start
+        assert isinstance(task.indices, np.ndarray)
+        self._first, self._values, self._indices = number, values, task.indices
+        return True
