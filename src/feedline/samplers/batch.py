@@ -58,10 +58,10 @@ class BatchSampler(Wrapping):
         done = check_position(position) * self.batch_size
         return ChunkedOrder(order_from(self.inner, length, epoch, done), self.batch_size, self.drop_last)
 
-    def longest(self, length: int, position: int = 0) -> int:
+    def longest(self, length: int, position: int = 0, epoch: int = 0) -> int:
         """Return how many batches the rank with the most has after `position` batches of the whole job."""
         done = check_position(position) * self.batch_size
-        items = longest_of(self.inner, length, done)
+        items = longest_of(self.inner, length, done, epoch)
         return items // self.batch_size if self.drop_last else -(-items // self.batch_size)
 
     def with_seed(self, seed: int | None) -> Self:

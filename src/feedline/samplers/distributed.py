@@ -81,9 +81,9 @@ class DistributedSampler(Wrapping):
         share = Share.of(len(order), check_position(position), self.rank, self.world_size, self.tail)
         return DistributedOrder(order, share, masked=self.tail == "mask")
 
-    def longest(self, length: int, position: int = 0) -> int:
+    def longest(self, length: int, position: int = 0, epoch: int = 0) -> int:
         """Return how many indices the rank with the most has after `position` items of the global order."""
-        total = len(self.inner.order(length, 0))
+        total = len(self.inner.order(length, epoch))
         return longest_share(total, check_position(position), self.world_size, self.tail)
 
     def with_seed(self, seed: int | None) -> Self:

@@ -74,7 +74,7 @@ class DistributedBatchSampler(Wrapping):
         return DealtBatches(batches, share)
 
     def longest(self, length: int, position: int = 0, epoch: int = 0) -> int:
-        """Return how many batches the rank with the most has after `position` batches of the whole job in `epoch`."""
+        """Return how many batches the rank with the most has after `position` batches of the whole job."""
         total = len(self.inner.batches(length, epoch))
         return longest_share(total, check_position(position), self.world_size, self.tail)
 

@@ -72,12 +72,12 @@ def order_from(sampler: Any, length: int, epoch: int, position: int) -> Order:
     return OrderTail(order, position) if position else order
 
 
-def longest_of(sampler: Any, length: int, position: int) -> int:
+def longest_of(sampler: Any, length: int, position: int, epoch: int) -> int:
     """Return how many indices the rank with the most has from the global `position` on."""
     own = getattr(sampler, "longest", None)
     if own is not None:
-        return int(own(length, position))
-    return max(0, len(sampler.order(length, 0)) - position)
+        return int(own(length, position, epoch))
+    return max(0, len(sampler.order(length, epoch)) - position)
 
 
 def stride_of(sampler: Any) -> int:

@@ -5,7 +5,7 @@
 | `order(length, epoch) -> Order` | yes | the indices of one epoch over a dataset of `length` items, for this rank |
 | `order_from(length, epoch, position) -> Order` | no | the same epoch from `position` *items of the global order* on; default: `order(...)[position:]`, lazily |
 | `stride` | no (1) | how many items of the global order one local item stands for: the world size, for a sampler that deals items out to ranks |
-| `longest(length, position) -> int` | no | items that the rank with the most still has from `position` on; default: this order's own length |
+| `longest(length, position, epoch) -> int` | no | items that the rank with the most still has from `position` on; default: this order's own length |
 | `options() -> dict` | no | what identifies the order, as JSON values, for the fingerprint of a state; without rank and world size where the global order does not depend on them |
 | `seed` | no | the seed it was made with (`None`: fresh entropy, see `with_seed`) |
 | `entropy` | no | the number that orders are really made from: the seed, or what was drawn for `seed=None` |

@@ -81,9 +81,9 @@ class ShardSampler(Wrapping):
         first, last = self._bounds(length)
         return ShiftedOrder(order_from(self._own, last - first, epoch, position), first)
 
-    def longest(self, length: int, position: int = 0) -> int:
+    def longest(self, length: int, position: int = 0, epoch: int = 0) -> int:
         """Return how many items the largest shard has after `position` items of it."""
-        return longest_of(self._own, -(-check_length(length) // self.num_shards), position)
+        return longest_of(self._own, -(-check_length(length) // self.num_shards), position, epoch)
 
     def with_seed(self, seed: int | None) -> Self:
         """Return a copy whose inner sampler has the seed `seed`; raises as the constructor does."""
