@@ -122,16 +122,15 @@ def _lines(positions: Int64Array, share: int) -> Int64Array:
 
 
 def _huffman(weights: list[Fraction]) -> _Tree:
-    # The number breaks ties, so that the tree is the same everywhere, and trees are never compared.
+    # The least number of a tree's parts breaks ties, so that the tree is the same everywhere, and trees are never
+    # compared; negative, so that of equal halves the one with the earlier part comes first.
     heap: list[tuple[Fraction, int, _Tree]] = [
-        (weight, number, number) for number, weight in enumerate(weights)
+        (weight, -number, number) for number, weight in enumerate(weights)
     ]
     heapq.heapify(heap)
-    number = len(heap)
     while len(heap) > 1:
-        light, _, lighter = heapq.heappop(heap)
-        heavy, _, heavier = heapq.heappop(heap)
+        light, one, lighter = heapq.heappop(heap)
+        heavy, other, heavier = heapq.heappop(heap)
         share = math.floor(heavy / (light + heavy) * 2**_UNIT_BITS + Fraction(1, 2))
-        heapq.heappush(heap, (light + heavy, number, (share, heavier, lighter)))
-        number += 1
+        heapq.heappush(heap, (light + heavy, max(one, other), (share, heavier, lighter)))
     return heap[0][2]
