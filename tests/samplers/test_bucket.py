@@ -141,3 +141,13 @@ def test_a_pickled_epoch_leaves_its_layout_behind():
 def test_the_repr_tells_the_limits():
     sampler = LengthBucketSampler([1, 2], 4, seed=3, drop_last=True)
     assert repr(sampler) == "LengthBucketSampler(<2 lengths>, batch_size=4, seed=3, drop_last=True)"
+
+
+def test_an_epoch_stays_itself_while_others_are_read():
+    sampler = LengthBucketSampler(LENGTHS, max_tokens=4000, seed=1)
+    first = sampler.batches(1000, 0)
+    expected = every(LengthBucketSampler(LENGTHS, max_tokens=4000, seed=1).batches(1000, 0))
+    assert every(first)[:5] == expected[:5]
+    assert every(sampler.batches(1000, 1)) != expected
+    assert every(first) == expected
+    assert every(sampler.batches(1000, 0)) == expected

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from feedline.samplers.protocol import Int64Array
 from feedline.samplers.seeded import Seeded
 
 __all__ = ["BucketedOrder", "LengthBucketSampler"]
+
+# (items, where each batch starts among them and the last one ends, order of the batches): int64 arrays.
+_Layout: TypeAlias = tuple[Int64Array, Int64Array, Int64Array]
 
 # How many batches a pool has by default: few enough to mix items anew each epoch, and enough that the lengths in a batch
 # differ by about a hundredth of the whole range.
@@ -71,6 +74,9 @@ class LengthBucketSampler(Seeded):
         if self.drop_last and self.max_tokens is not None:
             raise OptionError("drop_last is for batches of one size; with max_tokens every batch has its own")
         self.pool_size = None if pool_size is None else check_int("pool_size", pool_size, 1)
+        # The epoch that was laid out last: it is asked for several times, for its number of batches too. One tuple, so
+        # that no thread sees an epoch with the layout of another.
+        self._latest: tuple[int, _Layout] | None = None
 
     def batches(self, length: int, epoch: int) -> BucketedOrder:
         """Return the batches of `epoch`.
@@ -84,6 +90,17 @@ class LengthBucketSampler(Seeded):
                 f"LengthBucketSampler has {len(self.lengths)} lengths and the dataset {length} items: give one for each"
             )
         return BucketedOrder(self, epoch)
+
+    def layout(self, epoch: int) -> _Layout:
+        """Return the items of `epoch`, where batches start among them, and the order of the batches."""
+        latest = self._latest
+        if latest is None or latest[0] != epoch:
+            latest = self._latest = (epoch, _lay_out(self, epoch))
+        return latest[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies, pickled or with another seed, lay out their own.
+        return {**self.__dict__, "_latest": None}
 
     def items_in_pool(self) -> int:
         """Return how many items a pool has: `pool_size`, or about 100 batches, rounded up to whole batches."""
@@ -152,12 +169,13 @@ class BucketedOrder:
     def __init__(self, sampler: LengthBucketSampler, epoch: int) -> None:
         self._sampler = sampler
         self._epoch = epoch
-        self._layout: tuple[Int64Array, Int64Array, Int64Array] | None = None
+        self._layout: _Layout | None = None
 
-    def _laid_out(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def _laid_out(self) -> _Layout:
+        # Kept here, too: the sampler may have gone on to another epoch.
         layout = self._layout
         if layout is None:
-            layout = self._layout = _lay_out(self._sampler, self._epoch)
+            layout = self._layout = self._sampler.layout(self._epoch)
         return layout
 
     def __len__(self) -> int:
@@ -180,7 +198,7 @@ class BucketedOrder:
         return f"BucketedOrder({self._sampler!r}, epoch={self._epoch})"
 
 
-def _lay_out(sampler: LengthBucketSampler, epoch: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+def _lay_out(sampler: LengthBucketSampler, epoch: int) -> _Layout:
     """Return (items, where each batch starts among them and the last one ends, order of the batches)."""
     lengths = sampler.lengths
     items = fisher_yates(shuffle_state("feedline buckets", sampler.entropy, epoch), len(lengths))
