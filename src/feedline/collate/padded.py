@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.collate.default import CONTAINERS, common_family, join_column
+from feedline.collate.foreign import PAD_ADVICE, PAD_REFUSED, pad_jax_arrays, pad_tensors
 from feedline.collate.mismatch import differing, refused, too_large
 from feedline.collate.numeric import Memory, array_dtype
 from feedline.errors import CollateError, OptionError
@@ -133,20 +134,10 @@ class PaddedCollate:
     def _pad_foreign(self, column: Sequence[Any], path: str, family: str) -> Any:
         longest = self._length(_lengths(column, path, family))
         if family == "tensor":
-            import torch
-
-            return torch.stack(
-                [
-                    torch.cat([leaf, leaf.new_full((longest - len(leaf), *leaf.shape[1:]), self.pad_value)])
-                    for leaf in column
-                ]
-            )
-        import jax.numpy as jnp
-
-        widths = [((0, longest - len(leaf)), *((0, 0) for _ in leaf.shape[1:])) for leaf in column]
-        return jnp.stack(
-            [jnp.pad(leaf, width, constant_values=self.pad_value) for leaf, width in zip(column, widths)]
-        )
+            return pad_tensors(column, path, longest, self.pad_value)
+        for array in column:
+            self._check_pad_value(np.dtype(array.dtype), path, len(column))
+        return pad_jax_arrays(column, path, longest, self.pad_value)
 
     def _length(self, lengths: npt.NDArray[np.int64]) -> int:
         return -(-int(lengths.max()) // self.multiple_of) * self.multiple_of
@@ -154,16 +145,14 @@ class PaddedCollate:
     def _filled(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], path: str, memory: Memory | None
     ) -> npt.NDArray[Any]:
-        if not _is_representable(self.pad_value, dtype):
-            raise refused(
-                path,
-                range(shape[0]),
-                f"pad_value {self.pad_value!r} is not representable in {dtype}, the dtype",
-                "Choose another pad_value, or another dtype in the transform",
-            )
+        self._check_pad_value(dtype, path, shape[0])
         out = np.empty(shape, dtype) if memory is None else memory.allocate(shape, dtype)
         out[...] = self.pad_value
         return out
+
+    def _check_pad_value(self, dtype: np.dtype[Any], path: str, count: int) -> None:
+        if not _is_representable(self.pad_value, dtype):
+            raise refused(path, range(count), PAD_REFUSED.format(self.pad_value, dtype), PAD_ADVICE)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.pad_value, self.multiple_of, self.with_lengths))
@@ -239,13 +228,20 @@ def _is_representable(value: Any, dtype: np.dtype[Any]) -> bool:
     if dtype.names is not None:
         return isinstance(value, (int, float)) and value == 0
     if isinstance(value, (str, bytes)) or dtype.kind in "US":
-        return dtype.kind == ("U" if isinstance(value, str) else "S") and len(value) * 4 <= dtype.itemsize
+        kind, unit = ("U", 4) if isinstance(value, str) else ("S", 1)
+        return isinstance(value, (str, bytes)) and dtype.kind == kind and len(value) * unit <= dtype.itemsize
     if isinstance(value, (np.datetime64, np.timedelta64)) or dtype.kind in "mM":
         same_kind = isinstance(value, np.generic) and value.dtype.kind == dtype.kind
-        return same_kind and (np.isnat(value) or value.astype(dtype) == value)
+        return same_kind and bool(np.isnat(value) or value.astype(dtype) == value)
     if dtype.kind == "b" or isinstance(value, (bool, np.bool_)):
         return dtype.kind in "biu" and value in (0, 1)
-    number = complex(value)
+    try:
+        return _holds_number(value, complex(value), dtype)
+    except OverflowError:  # an int beyond all floats
+        return False
+
+
+def _holds_number(value: Any, number: complex, dtype: np.dtype[Any]) -> bool:
     if dtype.kind == "c":
         return True
     if number.imag:
@@ -254,4 +250,5 @@ def _is_representable(value: Any, dtype: np.dtype[Any]) -> bool:
         info = np.iinfo(dtype)
         return math.isfinite(number.real) and value == int(value.real) and info.min <= value.real <= info.max
     with np.errstate(over="ignore"):
-        return math.isfinite(number.real) == math.isfinite(float(np.array(number.real).astype(dtype)))
+        held = float(np.array(number.real).astype(dtype))
+    return math.isfinite(number.real) == math.isfinite(held)
