@@ -78,11 +78,8 @@ def pillow_into(image: npt.NDArray[Any], box: Box, out: npt.NDArray[Any], filter
         out[...] = np.asarray(_pillow_passes(whole, box, out.shape[:2], resample)).reshape(out.shape)
         return
     for channel in range(out.shape[2]):
-        plane = Image.fromarray(image[..., channel].astype(np.float32))
-        values = np.asarray(_pillow_passes(plane, box, out.shape[:2], resample))
-        if out.dtype == np.uint16:
-            values = np.clip(np.floor(values + 0.5), 0, 65535)
-        out[..., channel] = values
+        plane = Image.fromarray(np.ascontiguousarray(image[..., channel]))
+        out[..., channel] = np.asarray(_pillow_passes(plane, box, out.shape[:2], resample))
 
 
 def _pillow_passes(image: Any, box: Box, size: tuple[int, ...], resample: Any) -> Any:

@@ -62,13 +62,13 @@ class RandomErasing(ImageStep):
             if self.value != "random":
                 raise OptionError(f"RandomErasing: value must be numbers or 'random', not {self.value!r}")
         else:
-            object.__setattr__(self, "value", check_fill("RandomErasing", self.value))
+            object.__setattr__(self, "value", check_fill("RandomErasing", self.value, "value"))
 
     def becomes(self, kind: ImageKind) -> ImageKind:
         """Return `kind`; a `value` that suits none of its dtypes is an error."""
         if self.value != "random":
             colors = frozenset(count if count in (1, 3) else count - 1 for count in kind.channels)
-            fill_kind(self, self.value, kind.with_(channels=colors))
+            fill_kind(self, self.value, kind.with_(channels=colors), "value")
         return kind
 
     def apply(self, image: Image, context: ItemContext) -> Image:
@@ -103,7 +103,7 @@ class RandomErasing(ImageStep):
     def _content(self, target: Image, context: ItemContext) -> Any:
         if self.value != "random":
             kind = ImageKind("HWC", frozenset({target.dtype.name}), frozenset({target.shape[2]}))
-            fill_kind(self, self.value, kind)
+            fill_kind(self, self.value, kind, "value")
             return self.value
         if target.dtype == np.uint8:
             return (context.rng.random(target.shape, np.float32) * 256).astype(np.uint8)

@@ -21,15 +21,15 @@ PADDINGS: tuple[str, ...] = ("constant", "edge", "reflect", "symmetric")
 Fill = float | tuple[float, ...]
 
 
-def check_fill(step: str, fill: Any) -> Fill:
+def check_fill(step: str, fill: Any, name: str = "fill") -> Fill:
     """Return `fill` as a number, or as a tuple of one to four."""
     if isinstance(fill, (Sequence, np.ndarray)) and not isinstance(fill, (str, bytes)):
         if not 1 <= len(fill) <= 4:
             raise OptionError(
-                f"{step}: fill must be one value, or one for each of 1 to 4 channels, not {fill!r}"
+                f"{step}: {name} must be one value, or one for each of 1 to 4 channels, not {fill!r}"
             )
-        return tuple(_number(real(step, f"fill[{place}]", value)) for place, value in enumerate(fill))
-    return _number(real(step, "fill", fill))
+        return tuple(_number(real(step, f"{name}[{place}]", value)) for place, value in enumerate(fill))
+    return _number(real(step, name, fill))
 
 
 def _number(value: float) -> float:
@@ -50,7 +50,7 @@ def _fits(fill: Fill, dtype: str) -> bool:
     return all(value == int(value) and 0 <= value <= np.iinfo(dtype).max for value in values)
 
 
-def fill_kind(step: ImageStep, fill: Fill, kind: ImageKind) -> ImageKind:
+def fill_kind(step: ImageStep, fill: Fill, kind: ImageKind, name: str = "fill") -> ImageKind:
     """Return `kind` narrowed to the dtypes and numbers of channels that `fill` suits.
 
     Raises:
@@ -59,12 +59,12 @@ def fill_kind(step: ImageStep, fill: Fill, kind: ImageKind) -> ImageKind:
     dtypes = frozenset(dtype for dtype in kind.dtypes if _fits(fill, dtype))
     if not dtypes:
         raise OptionError(
-            f"{step!r}: fill={fill!r} can't be represented in the image's dtype, {' or '.join(sorted(kind.dtypes))}"
+            f"{step!r}: {name}={fill!r} can't be represented in the image's dtype, {' or '.join(sorted(kind.dtypes))}"
         )
     channels = kind.channels & {len(fill)} if isinstance(fill, tuple) and len(fill) > 1 else kind.channels
     if not channels:
         raise OptionError(
-            f"{step!r}: fill={fill!r} has one value for each of {len(fill) if isinstance(fill, tuple) else 1} "
+            f"{step!r}: {name}={fill!r} has one value for each of {len(fill) if isinstance(fill, tuple) else 1} "
             f"channels, but the image has {' or '.join(str(count) for count in sorted(kind.channels))}"
         )
     return kind.with_(dtypes=dtypes, channels=channels)
