@@ -95,7 +95,7 @@ def test_named_tuples_keep_their_type():
 def test_different_sizes_are_an_error_naming_index_place_and_shapes():
     items = [*images(2), noise((5, 8, 3))]
     with pytest.raises(CollateError) as caught:
-        ImageCollator().collate_indexed(items, None, [40, 41, 17])
+        ImageCollator()(items, None, [40, 41, 17])
     message = str(caught.value)
     assert "index 17" in message
     assert "place 2" in message

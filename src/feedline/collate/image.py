@@ -107,8 +107,9 @@ class ImageCollator:
     pad: bool = False
     layout_in: Layout | None = None
 
-    # The loader then hands over the memory of the batch.
+    # The loader then hands over the memory of the batch, and the indices of its items.
     takes_memory: ClassVar[bool] = True
+    takes_indices: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.layout not in ("NCHW", "NHWC"):
@@ -135,14 +136,16 @@ class ImageCollator:
             )
         return replace(self, layout_in=kind.layout)
 
-    def __call__(self, items: Sequence[Any], memory: Memory | None = None) -> Any:
-        """Return the batch; `memory` is where it goes (`feedline.collate.buffers.BatchMemory`)."""
-        return self.collate_indexed(items, memory, None)
-
-    def collate_indexed(
-        self, items: Sequence[Any], memory: Memory | None, indices: Sequence[Any] | None
+    def __call__(
+        self, items: Sequence[Any], memory: Memory | None = None, indices: Sequence[Any] | None = None
     ) -> Any:
-        """Return the batch; errors name the items by `indices`, their indices in the dataset, where they are known."""
+        """Return the batch.
+
+        Args:
+            items: the items, at least one.
+            memory: where the batch goes (`feedline.collate.buffers.BatchMemory`); new memory without it.
+            indices: the items' indices in the dataset, by which errors name them.
+        """
         if not len(items):
             raise CollateError("can't collate a batch of zero images")
         first = items[0]
