@@ -35,6 +35,9 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SEQUENTIAL = frozenset({0xC0, 0xC1})
 _END, _SCAN, _RESTART, _APP1, _APP14 = 0xD9, 0xDA, 0xDD, 0xE1, 0xEE
 _CHANNELS = {"RGB": 3, "RGBA": 4, "GRAY": 1, "CMYK": 4}
+_SCAN_MARK = re.compile(rb"\xff\xda")
+# An encoder writes about ten. A few bytes make one, and each takes time in proportion to the pixels.
+_MAX_SCANS = 500
 _LEFT_OVER = re.compile(r"extraneous bytes before marker 0x([0-9a-f]{2})")
 
 
@@ -80,8 +83,19 @@ def read_header(data: memoryview, exif: bool) -> JpegHeader:
             if "width" not in facts:
                 raise ImageError("the JPEG has a scan before its frame header", kind="corrupt")
             one_scan = facts.pop("sequential") and end > start and data[start] == facts["components"]
+            if not one_scan:
+                _count_scans(data)
             return JpegHeader(**facts, one_scan=one_scan and not restarts, by_rows=one_scan and not restarts)
     raise ImageError("the JPEG ends before its first scan", kind="truncated")
+
+
+def _count_scans(data: memoryview) -> None:
+    scans = sum(1 for _ in _SCAN_MARK.finditer(data))
+    if scans > _MAX_SCANS:
+        raise ImageError(
+            f"the JPEG has {scans} scans, more than the limit of {_MAX_SCANS}: each goes through the whole picture",
+            kind="too_large",
+        )
 
 
 def _segments(data: memoryview) -> Any:

@@ -16,6 +16,8 @@ __all__ = ["Tags", "read_tags", "with_tags"]
 _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 7: 1}
 _CODES = {1: "B", 3: "H", 4: "I"}
 _LONG, _UNDEFINED = 4, 7
+# Far above what any picture within the limits has in strips or tiles; lists of them cost 10 times their file's bytes.
+_MAX_VALUES = 2**20
 _NAMES = {
     256: "width",
     257: "height",
@@ -51,7 +53,8 @@ def read_tags(data: memoryview) -> Tags:
     """Read the tags of the first directory that matter for its pixels.
 
     Raises:
-        ImageError: `"truncated"`: the directory or a value lies beyond the end of the file.
+        ImageError: `"truncated"`: the directory or a value lies beyond the end of the file; `"corrupt"`: a tag has
+            more values than any picture needs.
     """
     order = "<" if bytes(data[:2]) == b"II" else ">"
     tags: Tags = {}
@@ -61,7 +64,9 @@ def read_tags(data: memoryview) -> Tags:
         for entry in range(count):
             at = start + 2 + 12 * entry
             number, kind, length = struct.unpack_from(order + "HHI", data, at)
-            if number in _NAMES and kind in _SIZES:
+            if number in _NAMES and kind in _SIZES and length:
+                if length > _MAX_VALUES:
+                    raise ImageError(f"the TIFF has {length} values for tag {number}", kind="corrupt")
                 tags[_NAMES[number]] = _values(data, order, kind, length, at + 8)
     except struct.error:
         raise ImageError(
