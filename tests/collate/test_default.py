@@ -525,7 +525,7 @@ def test_rows_of_objects_are_refused_as_well():
 
 def test_large_batches_take_their_memory_from_the_pool():
     pool = BufferPool()
-    items = [np.full((100, 100), i, "f4") for i in range(4)]
+    items = [np.full((200, 200), i, "f4") for i in range(4)]
     batch = default_collate(items, BatchMemory(pool, 4))
     assert [row.max() for row in batch] == [0, 1, 2, 3]
     del batch

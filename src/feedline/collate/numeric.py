@@ -20,7 +20,7 @@ __all__ = ["Memory", "array_dtype", "join_bools", "join_floats", "join_ints", "j
 Array = npt.NDArray[Any]
 
 #: Batches of fewer bytes are joined as bytes; larger ones go to memory from the pool, which is worth its cost then.
-JOIN_BYTES = 64 * 1024
+JOIN_BYTES = 256 * 1024
 
 _dtype_of = attrgetter("dtype")
 _shape_of = attrgetter("shape")
