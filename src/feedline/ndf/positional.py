@@ -20,15 +20,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["OpenFile", "absolute_path", "hint_ranges", "read_rows_by_call"]
+__all__ = ["CAN_ADVISE", "OpenFile", "absolute_path", "hint_ranges", "read_rows_by_call"]
 
 # O_NONBLOCK: opening a named pipe must not wait for a writer; regular files ignore it.
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _CAN_PREADV = hasattr(os, "preadv")
 _CAN_PREAD = hasattr(os, "pread")
-_CAN_ADVISE = hasattr(os, "posix_fadvise")
-# A row in memory costs about a microsecond to probe, and a batch several hundred to read.
-_PROBES = 8
+CAN_ADVISE = hasattr(os, "posix_fadvise")
 
 
 def absolute_path(path: Any) -> str:
@@ -108,10 +106,13 @@ class OpenFile:
         """Return the file's size in bytes as it is now."""
         return os.fstat(self.fd).st_size
 
-    def is_resident(self, offset: int) -> bool:
-        """Tell whether the byte at `offset` can be read without waiting for the disk; `False` if it can't be told."""
+    def are_resident(self, offsets: Iterable[int]) -> bool:
+        """Tell whether the bytes at `offsets` can all be read without waiting for the disk; `False` if it can't tell."""
+        if not self.can_probe:
+            return False
+        into = [bytearray(1)]
         try:
-            return os.preadv(self.fd, [bytearray(1)], offset, os.RWF_NOWAIT) == 1
+            return all(os.preadv(self.fd, into, offset, os.RWF_NOWAIT) for offset in offsets)
         except BlockingIOError:
             return False
         except OSError:
@@ -172,16 +173,9 @@ def read_rows_by_call(file: OpenFile, buffers: Sequence[list[memoryview]], offse
 
 
 def hint_ranges(file: OpenFile, offsets: npt.NDArray[np.int64], lengths: Iterable[int]) -> None:
-    """Ask the system to read the ranges ahead, unless a few probes spread over them all are in memory.
-
-    Hints for what is in memory already cost a third of the reads themselves, and gain nothing.
-    """
-    if not _CAN_ADVISE:
+    """Ask the system to read the ranges ahead; does nothing where it takes no such hints."""
+    if not CAN_ADVISE:
         return
-    if file.can_probe:
-        probes = offsets[:: max(1, len(offsets) // _PROBES)].tolist()
-        if all(map(file.is_resident, probes)):
-            return
     advise, fd, will_need = os.posix_fadvise, file.fd, os.POSIX_FADV_WILLNEED
     for offset, length in zip(offsets.tolist(), lengths):
         advise(fd, offset, length, will_need)

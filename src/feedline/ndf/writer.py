@@ -171,7 +171,9 @@ class NdfWriter:
         if not self._discard.alive:
             raise ValueError(f"this NdfWriter of {self.path!r} is closed")
         if os.getpid() != self._pid:
-            raise ValueError(f"this NdfWriter of {self.path!r} belongs to process {self._pid}, which forked this one")
+            raise ValueError(
+                f"this NdfWriter of {self.path!r} belongs to process {self._pid}, which forked this one"
+            )
 
     def _stage_rows(self, x: Array, y: Array, stage: _Values) -> None:
         # Through the stage a block at a time, so that converting takes no more memory than that.
