@@ -5,12 +5,14 @@ Note [strict]
     with the pixels in the buffer all the same. So warnings that say that bytes are left over are told from those that
     say that bytes are missing or make no sense: a first warning "extraneous bytes" in a picture of one scan means that
     all its rows were decoded without one. JPEG has no checksum: damage that leaves a valid stream of codes can't be seen.
+    The few pictures with sampling factors that simplejpeg refuses go through Pillow, which sees that the file ends early,
+    but not that a scan does.
 
 Note [rows]
     The rows of a picture of one scan are coded from top to bottom, and nothing that comes after a row is needed for it
     (but one row of chroma). So a lower height written into the header (of a copy) makes libjpeg stop there, and call
-    the rest extraneous. Progressive pictures and those of several scans are decoded whole; restart intervals, too,
-    since there "extraneous bytes" can mean damage in the middle.
+    the rest extraneous. With restart intervals "extraneous bytes" could mean damage in the middle; but there the copy
+    can end at a restart marker. Progressive pictures and those of several scans are decoded whole.
 """
 
 from __future__ import annotations
@@ -18,14 +20,16 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feedline.errors import ImageError, MissingExtraError
-from feedline.transforms.images.color import cmyk_to_rgb
+from feedline.transforms.images.color import cmyk_to_rgb, to_gray, to_rgba
 from feedline.transforms.images.exif import orientation_of
+from feedline.transforms.images.formats.codec import run_codec
 from feedline.transforms.images.formats.raster import Header, Raster
 
 __all__ = ["JpegHeader", "decode", "decode_rows", "read_header"]
@@ -38,6 +42,8 @@ _CHANNELS = {"RGB": 3, "RGBA": 4, "GRAY": 1, "CMYK": 4}
 _SCAN_MARK = re.compile(rb"\xff\xda")
 # An encoder writes about ten. A few bytes make one, and each takes time in proportion to the pixels.
 _MAX_SCANS = 500
+_RESTART_MARK = re.compile(rb"\xff[\xd0-\xd7]")
+_ODD_SAMPLING = "Could not determine subsampling level"
 _LEFT_OVER = re.compile(r"extraneous bytes before marker 0x([0-9a-f]{2})")
 
 
@@ -50,15 +56,19 @@ class JpegHeader(Header):
         adobe: an Adobe marker is there (inks are stored upside down, then).
         height_at: where the two bytes of the height are.
         step: rows of luma that share a row of chroma: what has to be decoded below a row to know its colour.
-        by_rows: rows can be decoded up to any one (see the note).
-        one_scan: all is coded in one scan.
+        across: columns in a unit of coding.
+        interval: units between restart markers, 0 for none.
+        scan_at: where the first scan's header begins.
+        one_scan: all is coded in one scan, so that rows can be decoded up to any one (see the note).
     """
 
     components: int = 3
     adobe: bool = False
     height_at: int = 0
     step: int = 1
-    by_rows: bool = False
+    across: int = 8
+    interval: int = 0
+    scan_at: int = 0
     one_scan: bool = False
 
 
@@ -68,8 +78,7 @@ def read_header(data: memoryview, exif: bool) -> JpegHeader:
     Raises:
         ImageError: `"truncated"`, `"corrupt"` or `"unsupported"`.
     """
-    facts: dict[str, Any] = {"adobe": False, "orientation": 1}
-    restarts = False
+    facts: dict[str, Any] = {"adobe": False, "orientation": 1, "interval": 0}
     for marker, start, end in _segments(data):
         if marker in _FRAMES:
             facts.update(_frame(data, marker, start, end))
@@ -78,14 +87,14 @@ def read_header(data: memoryview, exif: bool) -> JpegHeader:
         elif marker == _APP1 and exif and bytes(data[start : start + 6]) == b"Exif\0\0":
             facts["orientation"] = orientation_of(data[start + 6 : end])
         elif marker == _RESTART and end - start >= 2:
-            restarts = data[start] | data[start + 1] != 0
+            facts["interval"] = data[start] << 8 | data[start + 1]
         elif marker == _SCAN:
             if "width" not in facts:
                 raise ImageError("the JPEG has a scan before its frame header", kind="corrupt")
             one_scan = facts.pop("sequential") and end > start and data[start] == facts["components"]
             if not one_scan:
                 _count_scans(data)
-            return JpegHeader(**facts, one_scan=one_scan and not restarts, by_rows=one_scan and not restarts)
+            return JpegHeader(**facts, scan_at=start, one_scan=one_scan)
     raise ImageError("the JPEG ends before its first scan", kind="truncated")
 
 
@@ -137,14 +146,16 @@ def _frame(data: memoryview, marker: int, start: int, end: int) -> dict[str, Any
         raise ImageError(f"the JPEG has {components} components; 1, 3 or 4 are decoded", kind="unsupported")
     if end - start < 6 + 3 * components:
         raise ImageError("the JPEG's frame header is too short", kind="corrupt")
-    vertical = max(data[start + 7 + 3 * i] & 15 for i in range(components))
+    # A picture of one component is coded block by block, whatever its sampling factors say.
+    factors = [data[start + 7 + 3 * i] for i in range(components)] if components > 1 else [0x11]
     return {
         "width": width,
         "height": height,
         "channels": 1 if components == 1 else 3,
         "components": components,
         "height_at": start + 1,
-        "step": vertical,
+        "step": max(factor & 15 for factor in factors),
+        "across": 8 * max(factor >> 4 for factor in factors),
         "sequential": marker in _SEQUENTIAL,
     }
 
@@ -179,9 +190,9 @@ def decode_rows(
     """
     space = _space(header, mode)
     take = np.empty if scratch is None else scratch
-    part = rows is not None and rows < header.height and header.by_rows
-    if part and rows is not None:
-        pixels = _run(_lowered(data, header, rows), header, rows, space, factor, fast, take)
+    part = _part(data, header, rows) if rows is not None and rows < header.height else None
+    if part is not None and rows is not None:
+        pixels = _run(part, header, rows, space, factor, fast, take)
         if pixels is not None:
             return _colors(pixels, space, header)
     pixels = _run(data, header, header.height, space, factor, fast, take)
@@ -198,8 +209,21 @@ def _space(header: JpegHeader, mode: str | None) -> str:
     return "RGBA" if mode == "RGBA" else "RGB"
 
 
-def _lowered(data: memoryview, header: JpegHeader, rows: int) -> bytearray:
-    copy = bytearray(data)
+def _part(data: memoryview, header: JpegHeader, rows: int) -> bytearray | None:
+    """Return a copy of `data` that says that it has `rows` rows; `None` if it can't be had (see the note on rows)."""
+    if not header.one_scan:
+        return None
+    end = len(data)
+    if header.interval:
+        units = -(-header.width // header.across) * -(-rows // (8 * header.step))
+        marks = _RESTART_MARK.finditer(data, header.scan_at)
+        last = next(islice(marks, -(-units // header.interval) - 1, None), None)
+        if last is None:
+            return None
+        end = last.start()
+    copy = bytearray(data[:end])
+    if header.interval:
+        copy += b"\xff\xd9"
     struct.pack_into(">H", copy, header.height_at, rows)
     return copy
 
@@ -229,11 +253,23 @@ def _run(
         )
     except ValueError as error:
         message = str(error)
-        if not (header.one_scan and _LEFT_OVER.search(message)):
+        if _ODD_SAMPLING in message and rows == header.height:
+            return _odd(data, header, space, factor)
+        if not (header.one_scan and not header.interval and _LEFT_OVER.search(message)):
             if rows < header.height:
                 return None
             raise ImageError(f"the JPEG can't be decoded: {message}", kind=_kind(message)) from None
     return np.asarray(buffer[:size]).reshape(shape)
+
+
+def _odd(data: Any, header: JpegHeader, space: str, factor: int) -> npt.NDArray[np.uint8]:
+    """Decode a whole picture with sampling factors that libjpeg-turbo's simple interface does not know."""
+    mode = {1: "L", 3: "RGB", 4: "CMYK"}[header.components]
+    height, width = -(-header.height // factor), -(-header.width // factor)
+    pixels = run_codec("jpeg", mode, width, height, bytes(data), mode, "", factor, 0, what="JPEG")
+    if space == "GRAY":
+        return to_gray(pixels)
+    return to_rgba(pixels) if space == "RGBA" else pixels
 
 
 def _kind(message: str) -> str:
