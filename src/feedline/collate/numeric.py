@@ -19,7 +19,7 @@ __all__ = ["Memory", "array_dtype", "join_bools", "join_floats", "join_ints", "j
 
 Array = npt.NDArray[Any]
 
-#: Batches of fewer bytes are joined as bytes; larger ones go to memory from the pool, which is worth its cost then.
+#: Batches of up to so many bytes are joined as bytes; larger ones go to memory from the pool, which is worth its cost then.
 JOIN_BYTES = 256 * 1024
 
 _dtype_of = attrgetter("dtype")
@@ -58,7 +58,7 @@ def stack_arrays(column: Sequence[Array], path: str, memory: Memory | None) -> A
         if block is not None:
             return block
     shape = (count, *first.shape)
-    if 0 < first.nbytes * count < JOIN_BYTES:
+    if 0 < first.nbytes * count <= JOIN_BYTES:
         try:
             return np.ndarray(shape, dtype, bytearray().join(column))  # type: ignore[arg-type]
         except (TypeError, BufferError, ValueError):
