@@ -6,6 +6,7 @@ from feedline.datasets.arrays import ArrayDataset
 from feedline.datasets.combine import ConcatDataset, MapDataset, Subset
 from feedline.datasets.ndf import NdfDataset
 from feedline.datasets.protocol import AsyncDataset, Dataset, IterableDataset
+from feedline.datasets.stream import shuffle_buffer
 from feedline.errors import (
     CollateError,
     FeedlineError,
@@ -24,7 +25,10 @@ from feedline.loader.dataloader import DataLoader
 from feedline.ndf.save import save_ndf
 from feedline.ndf.writer import NdfWriter
 from feedline.samplers.batch import BatchSampler
+from feedline.samplers.bucket import LengthBucketSampler
 from feedline.samplers.distributed import DistributedSampler
+from feedline.samplers.distributed_batch import DistributedBatchSampler
+from feedline.samplers.job import running_job
 from feedline.samplers.random import RandomSampler
 from feedline.samplers.sequential import SequentialSampler
 from feedline.samplers.shard import ShardSampler
@@ -41,6 +45,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedBatchSampler",
     "DistributedSampler",
     "FeedlineError",
     "FetchError",
@@ -48,6 +53,7 @@ __all__ = [
     "ImageError",
     "ItemContext",
     "IterableDataset",
+    "LengthBucketSampler",
     "MapDataset",
     "MaskedBatch",
     "MissingExtraError",
@@ -67,5 +73,7 @@ __all__ = [
     "WorkerError",
     "default_collate",
     "padded_collate",
+    "running_job",
     "save_ndf",
+    "shuffle_buffer",
 ]

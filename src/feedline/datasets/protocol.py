@@ -38,6 +38,7 @@ Streams (`IterableDataset`): any iterable without `__getitem__`, or a subclass.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -45,7 +46,15 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Allocate", "AsyncDataset", "Dataset", "Int64Array", "IterableDataset", "SupportsTake"]
+__all__ = [
+    "Allocate",
+    "AsyncDataset",
+    "Dataset",
+    "Int64Array",
+    "IterableDataset",
+    "SupportsTake",
+    "is_stream",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -97,3 +106,15 @@ class IterableDataset(ABC):
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
         """Start the stream anew."""
+
+
+def is_stream(dataset: Any) -> bool:
+    """Tell whether `dataset` is a stream: an iterable without `__getitem__`, or an `IterableDataset`."""
+    if isinstance(dataset, IterableDataset):
+        return True
+    # torch's IterableDataset inherits a __getitem__ that only raises.
+    foreign = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", None)
+    if foreign is not None and isinstance(dataset, foreign):
+        return True
+    kind = type(dataset)
+    return hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__")

@@ -106,3 +106,7 @@ class LoaderBuilder:
     def reseed_globals(self, reseed_globals: bool = True) -> Self:
         """Re-seed the global generators before each item."""
         return self._set(reseed_globals=reseed_globals)
+
+    def rank(self, rank: int, world_size: int) -> Self:
+        """This process's share of a stream."""
+        return self._set(rank=rank, world_size=world_size)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from feedline.datasets.protocol import AsyncDataset
+from feedline.datasets.protocol import AsyncDataset, is_stream
 from feedline.errors import OptionError, StateError, TooManyFailures
 from feedline.keys import check_epoch, fresh_seed
 from feedline.loader import forks
@@ -24,7 +24,7 @@ from feedline.loader.fetch import ItemLoader
 from feedline.loader.fill import FillSource
 from feedline.loader.groups import can_split
 from feedline.loader.iterator import DataLoaderIterator, Pace
-from feedline.loader.options import LoaderOptions
+from feedline.loader.options import LoaderOptions, check_map_options, check_stream_options
 from feedline.loader.ordering import Cursor
 from feedline.loader.plain import PlainItems, PlainLane, PlainWhole
 from feedline.loader.plan import OrderPlan, Plan
@@ -38,6 +38,8 @@ from feedline.loader.source import (
 )
 from feedline.loader.state import LoaderState, differences
 from feedline.loader.stats import Tally
+from feedline.loader.streams import DeferredPlan, StreamPlan, StreamSession, StreamSource
+from feedline.samplers.job import running_job
 from feedline.samplers.random import RandomSampler
 from feedline.samplers.sequential import SequentialSampler
 from feedline.transforms.compose import Identity
@@ -49,7 +51,7 @@ class DataLoader:
     """Batches of a dataset, in an order that depends on (seed, epoch) alone, from any place on.
 
     Args:
-        dataset: anything with `__len__` and `__getitem__`; see `feedline.Dataset`.
+        dataset: anything with `__len__` and `__getitem__`, an `AsyncDataset`, or a stream: see `feedline.Dataset`.
         batch_size: items per batch; `None` yields single items.
         shuffle: a new order each epoch, as `RandomSampler(seed)` gives it.
         sampler: a sampler, or any iterable of indices, walked anew each epoch.
@@ -69,6 +71,8 @@ class DataLoader:
         max_failures: how many items may fail, or which fraction of an epoch's items, before the run ends.
         timeout: seconds that one item may take.
         reseed_globals: make the global generators of Python, NumPy and torch depend on (seed, epoch, index), too.
+
+        rank, world_size: this process's share of a stream; default: those of the running job.
 
     A map-style loader never shards by itself: `DistributedSampler` does.
 
@@ -156,11 +160,12 @@ class DataLoader:
             raise RuntimeError("the loader is closed")
         with self._lock():
             start = self._resume or Position(self._epoch)
-            plan = self._source.plan(start.epoch, start.units, start.batch)
+            plan = self._source.plan(start.epoch, start.units, start.batch, start.stream)
             if start.units and plan.end() is None and plan.task(start.batch) is None:
                 # Of an iterable without a length, only now it shows that nothing is left: on to the next epoch.
                 start = Position(start.epoch + 1)
                 plan = self._source.plan(start.epoch, 0, 0)
+            reading, plan = plan, self._deferred(plan)
             progress = Progress(self._source, plan, start)
             self._epoch = start.epoch + 1
             self._resume = None
@@ -168,6 +173,8 @@ class DataLoader:
         options = self.options
         known = {failure.index: failure for failure in self._failures if failure.epoch < start.epoch}
         session = self._executor().session(options.in_order, known)
+        if isinstance(plan, DeferredPlan) and isinstance(reading, StreamPlan):
+            session = StreamSession(session, reading)
         iterator = DataLoaderIterator(
             progress,
             plan,
@@ -184,6 +191,12 @@ class DataLoader:
         )
         self._iterators.add(iterator)
         return iterator
+
+    def _deferred(self, plan: Plan) -> Plan:
+        """With workers, a stream is read by a thread of its own, and the consumer only asks for numbers."""
+        if self.options.num_workers and isinstance(plan, StreamPlan):
+            return DeferredPlan(plan)
+        return plan
 
     def _is_async(self) -> bool:
         return isinstance(self.dataset, AsyncDataset)
@@ -282,6 +295,8 @@ class DataLoader:
         epoch = check_epoch(epoch)
         if isinstance(number, bool) or not hasattr(type(number), "__index__"):
             raise TypeError(f"the number of a batch is an int, not {number!r}")
+        if is_stream(self.dataset):
+            raise TypeError("batch_at() needs random access; a stream has none")
         plan = self._source.plan(epoch, 0, 0)
         task = plan.task(number) if number >= 0 else None
         if task is None:
@@ -335,6 +350,7 @@ class DataLoader:
             batch=position.batch,
             world_size=self._source.stride,
             ahead=tuple(sorted(position.ahead)),
+            stream=position.stream,
             entropy=self._entropy if self._is_unseeded() else None,
             failures=tuple(self._failures),
             fingerprint=self._fingerprint(),
@@ -394,7 +410,7 @@ class DataLoader:
                 )
         if loaded.position and self._source.longest_left(loaded.epoch, loaded.position) == 0:
             return Position(loaded.epoch + 1)
-        return Position(loaded.epoch, loaded.position, loaded.batch, frozenset(loaded.ahead))
+        return Position(loaded.epoch, loaded.position, loaded.batch, frozenset(loaded.ahead), loaded.stream)
 
     def _is_unseeded(self) -> bool:
         return self.options.seed is None or self._template.entropy is not None
@@ -492,15 +508,29 @@ def _check_dataset(dataset: Any) -> Any:
             f"the dataset is the {type(dataset).__name__} {dataset!r}; for a file use NdfDataset(path) or "
             f"FileDataset([path])"
         )
+    if is_stream(dataset):
+        return dataset
     missing = [name for name in ("__getitem__", "__len__") if not hasattr(type(dataset), name)]
     if missing:
         raise TypeError(
-            f"a dataset has __getitem__ and __len__; {type(dataset).__name__} lacks {' and '.join(missing)}"
+            f"a dataset has __getitem__ and __len__, or is iterable; {type(dataset).__name__} lacks "
+            f"{' and '.join(missing)}"
         )
     return dataset
 
 
 def _source_of(dataset: Any, options: LoaderOptions) -> Source:
+    if is_stream(dataset):
+        check_stream_options(options)
+        rank, world_size = options.rank, options.world_size
+        if rank is None or world_size is None:
+            rank, world_size = running_job()
+        if options.seed is None and world_size > 1:
+            raise OptionError(
+                "seed=None with world_size > 1: every rank would draw entropy of its own; give all ranks one seed"
+            )
+        return StreamSource(dataset, options.batch_size or 1, options.drop_last, rank, world_size)
+    check_map_options(options)
     if options.batch_sampler is not None:
         if callable(getattr(options.batch_sampler, "batches", None)):
             return BatchOrderSource(dataset, options.batch_sampler)

@@ -335,8 +335,11 @@ class _Batch:
 
     def _substitute(self, position: int, index: Any, report: Exception | None) -> tuple[Any, Any]:
         loader, task = self.loader, self.task
-        if not isinstance(index, int):
-            raise ItemFailed(report or TypeError(f"no substitute for the key {index!r}: only for ints"))
+        if not isinstance(index, int) or not hasattr(loader.dataset, "__getitem__"):
+            what = f"the key {index!r}" if not isinstance(index, int) else "an item of a stream"
+            final = report or RuntimeError(f"item {index!r} failed before")
+            attach_note(final, f"there is no substitute for {what}")
+            raise ItemFailed(final)
         for candidate in substitutes(loader.seed, task.epoch, index, len(loader.dataset)):
             if candidate in self.known:
                 continue

@@ -237,6 +237,7 @@ class DataLoaderIterator:
             ):
                 return
             if self._submitted in cursor.ahead:
+                self._plan.forget(self._submitted)
                 self._submitted += 1
                 continue
             task = self._plan.task(self._submitted, pace.group)

@@ -14,7 +14,7 @@ from feedline.keys import check_seed
 from feedline.loader.failures import ErrorPolicy, check_policy
 from feedline.transforms.protocol import check_transform, wants_context
 
-__all__ = ["LoaderOptions", "WorkerType"]
+__all__ = ["LoaderOptions", "WorkerType", "check_map_options", "check_stream_options"]
 
 WorkerType: TypeAlias = Literal["thread"]
 WORKER_TYPES = ("thread",)
@@ -47,6 +47,8 @@ class LoaderOptions:
     max_failures: int | float | None = None
     timeout: float | None = None
     reseed_globals: bool = False
+    rank: int | None = None
+    world_size: int | None = None
 
     def __post_init__(self) -> None:
         checked = {
@@ -62,6 +64,8 @@ class LoaderOptions:
             "on_error": check_policy(self.on_error),
             "max_failures": _failures(self.max_failures),
             "timeout": _seconds("timeout", self.timeout),
+            "rank": _optional(_integer, "rank", self.rank, 0),
+            "world_size": _optional(_integer, "world_size", self.world_size, 1),
             "reseed_globals": _boolean("reseed_globals", self.reseed_globals),
         }
         for name, value in checked.items():
@@ -179,4 +183,30 @@ def _check_contradictions(options: LoaderOptions) -> None:
         raise OptionError(
             "reseed_globals=True with worker threads: threads share the global generators, so what one item "
             "draws would depend on the others; use num_workers=0, or draw from context.rng"
+        )
+    if (options.rank is None) != (options.world_size is None):
+        missing = "rank" if options.rank is None else "world_size"
+        raise OptionError(f"rank= and world_size= go together; {missing} is missing")
+    if options.rank is not None and options.world_size is not None and options.rank >= options.world_size:
+        raise OptionError(f"rank must be below world_size={options.world_size}, not {options.rank}")
+
+
+def check_stream_options(options: LoaderOptions) -> None:
+    """Raise an `OptionError` for what has no meaning for a stream."""
+    for name, given, instead in (
+        ("shuffle", options.shuffle, "use feedline.shuffle_buffer(stream, size, seed)"),
+        ("sampler", options.sampler is not None, "a stream has an order of its own"),
+        ("batch_sampler", options.batch_sampler is not None, "a stream has an order of its own"),
+        ("on_error", options.on_error == "substitute", "a stream has no other items to take; use 'skip'"),
+    ):
+        if given:
+            raise OptionError(f"{name}= is not for streams: {instead}")
+
+
+def check_map_options(options: LoaderOptions) -> None:
+    """Raise an `OptionError` for what has no meaning for a map-style dataset."""
+    if options.world_size is not None:
+        raise OptionError(
+            "rank= and world_size= are for streams; a map-style loader never shards by itself: "
+            "use sampler=DistributedSampler(...)"
         )

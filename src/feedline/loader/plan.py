@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from feedline.loader.batch import Task
 from feedline.loader.failures import as_batch_error, attach_note
 from feedline.loader.indices import as_index_array, as_key
+from feedline.samplers.orders import ReadAhead
 from feedline.samplers.protocol import BatchOrder, Order
 
 __all__ = ["BatchOrderPlan", "IterablePlan", "OrderPlan", "Plan"]
@@ -57,7 +58,8 @@ class OrderPlan:
         self, order: Order, epoch: int, batch_size: int, *, drop_last: bool, first: int = 0, trusted: bool
     ) -> None:
         self.first = first
-        self._order = order
+        # Batches are asked for one after the other: orders that compute each slice do so in larger blocks.
+        self._order = ReadAhead(order) if trusted else order
         self.epoch = epoch
         self.batch_size = batch_size
         self._trusted = trusted

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from feedline.loader.ordering import Cursor
 from feedline.loader.plan import Plan
@@ -20,12 +22,14 @@ class Position:
         units: units of the global order that are received.
         batch: number of this rank's next batch.
         ahead: batches beyond `batch` that are received, too.
+        stream: how a stream with a state of its own is set there.
     """
 
     epoch: int
     units: int = 0
     batch: int = 0
     ahead: frozenset[int] = frozenset()
+    stream: Mapping[str, Any] | None = None
 
 
 class Progress:
@@ -59,7 +63,9 @@ class Progress:
         units = start.units + plan.items_before(cursor.next) * self._source.stride
         if self.ended or self._is_finished(plan, cursor, units):
             return Position(start.epoch + 1)
-        return Position(start.epoch, units, cursor.next, cursor.ahead)
+        stream_state = getattr(plan, "stream_state", None)
+        stream = None if stream_state is None else stream_state(cursor.next)
+        return Position(start.epoch, units, cursor.next, cursor.ahead, stream)
 
     def _is_finished(self, plan: Plan, cursor: Cursor, units: int) -> bool:
         end = plan.end()

@@ -24,7 +24,7 @@ class Source(Protocol):
     #: Units of the global order that one unit of this rank stands for.
     stride: int
 
-    def plan(self, epoch: int, position: int, first: int) -> Plan:
+    def plan(self, epoch: int, position: int, first: int, stream: Mapping[str, Any] | None = None) -> Plan:
         """Return the plan of `epoch` from `position` units of the global order on, its batches numbered from `first`."""
         ...
 
@@ -108,7 +108,7 @@ class OrderSource:
         self._trusted = _is_trusted(sampler)
         self.stride: int = getattr(sampler, "stride", 1)
 
-    def plan(self, epoch: int, position: int, first: int) -> Plan:
+    def plan(self, epoch: int, position: int, first: int, stream: Mapping[str, Any] | None = None) -> Plan:
         """Return the plan of `epoch`."""
         return OrderPlan(
             self._order(epoch, position),
@@ -171,7 +171,7 @@ class BatchOrderSource:
         self._sampler = sampler
         self.stride: int = getattr(sampler, "stride", 1)
 
-    def plan(self, epoch: int, position: int, first: int) -> Plan:
+    def plan(self, epoch: int, position: int, first: int, stream: Mapping[str, Any] | None = None) -> Plan:
         """Return the plan of `epoch`."""
         length = dataset_length(self._dataset)
         # A sampler that deals batches out to ranks must be told where all of them stood: its own order has every
@@ -223,7 +223,7 @@ class IterableSource:
         self._drop_last = drop_last
         self._walked = False
 
-    def plan(self, epoch: int, position: int, first: int) -> Plan:
+    def plan(self, epoch: int, position: int, first: int, stream: Mapping[str, Any] | None = None) -> Plan:
         """Start walking the iterable, `position` units of it dropped."""
         set_epoch = getattr(self._indices, "set_epoch", None)
         if callable(set_epoch):

@@ -7,6 +7,7 @@ position     units of the *global* order that are received (items; batches, with
 batch        batches of this rank that are received, which only numbers the following ones
 ahead        numbers of batches received beyond the first gap (only with in_order=False, and only if there are any)
 world_size   how many ranks shared the order
+stream       how a stream with a state of its own is set to the position (only then)
 entropy      what stood in for seed=None (only then)
 failures     items that failed: index, location, epoch, batch, error, error_type
 fingerprint  what must be equal for the position to mean the same
@@ -39,6 +40,7 @@ class LoaderState:
     ahead: tuple[int, ...] = ()
     entropy: int | None = None
     failures: tuple[Failure, ...] = field(default=())
+    stream: Mapping[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -55,6 +57,8 @@ class LoaderState:
             state["ahead"] = list(self.ahead)
         if self.entropy is not None:
             state["entropy"] = self.entropy
+        if self.stream is not None:
+            state["stream"] = dict(self.stream)
         return state
 
     @classmethod
@@ -86,7 +90,8 @@ class LoaderState:
             ahead=tuple(ahead),
             entropy=_count(state, "entropy") if "entropy" in state else None,
             failures=tuple(Failure.from_dict(values) for values in _list(state, "failures")),
-            fingerprint=_fingerprint(state),
+            fingerprint=_mapping(state, "fingerprint"),
+            stream=_stream(state) if "stream" in state else None,
         )
 
 
@@ -114,11 +119,18 @@ def _list(state: Mapping[Any, Any], name: str) -> list[Any]:
     return list(value)
 
 
-def _fingerprint(state: Mapping[Any, Any]) -> Mapping[str, Any]:
-    value = _present(state, "fingerprint")
+def _mapping(state: Mapping[Any, Any], name: str) -> Mapping[str, Any]:
+    value = _present(state, name)
     if not isinstance(value, Mapping):
-        raise StateError(f"the state's fingerprint must be a dict, not {value!r}")
+        raise StateError(f"the state's {name} must be a dict, not {value!r}")
     return value
+
+
+def _stream(state: Mapping[Any, Any]) -> Mapping[str, Any]:
+    stream = _mapping(state, "stream")
+    _count(stream, "read")
+    _present(stream, "state")
+    return stream
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -184,6 +184,10 @@ class EventLoopSession:
         """Wait for the next task to end."""
         self._line.sleep(seconds)
 
+    def notify(self) -> None:
+        """Let `wait` return."""
+        self._line.wake.put(None)
+
     def cancel(self) -> None:
         """Cancel every fetch in flight; the loop awaits the cancellations."""
         self._finalizer()

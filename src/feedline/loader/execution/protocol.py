@@ -6,6 +6,7 @@
 | | `close()` | when the loader is closed or gone; idempotent; waits for nothing |
 | `Session` | `submit(task)` | by the iterator's thread; returns at once |
 | | `wait(seconds)` | until something more has come, or the time is over |
+| | `notify()` | by any thread that has something to tell |
 | | `outcomes` | the window that workers put their outcomes into |
 | | `cancel()` | when the iterator ends early; what is queued is dropped, what runs stops after its item |
 
@@ -38,6 +39,10 @@ class Session(Protocol):
 
     def wait(self, seconds: float | None = None) -> None:
         """Return when something more has come (or at once, if unsure); a Ctrl-C interrupts it."""
+        ...
+
+    def notify(self) -> None:
+        """Let `wait` return, from any thread."""
         ...
 
     def cancel(self) -> None:

@@ -44,6 +44,9 @@ class SerialSession:
             self.outcomes.put(outcome)
         self._tasks.pop(number, None)
 
+    def notify(self) -> None:
+        """Nobody waits here."""
+
     def cancel(self) -> None:
         """Drop the tasks."""
         self._tasks.clear()

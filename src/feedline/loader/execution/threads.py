@@ -154,6 +154,10 @@ class ThreadsSession:
         """Wait for the next task to end."""
         self._line.sleep(seconds)
 
+    def notify(self) -> None:
+        """Let `wait` return."""
+        self._line.wake.put(None)
+
     def cancel(self) -> None:
         """Let the workers pass over what is queued."""
         self._finalizer()

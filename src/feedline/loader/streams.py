@@ -1,0 +1,361 @@
+"""Streams: read in order by one reader, whatever the number of workers; transforms and collation run in the workers.
+
+Positions count items of the *whole* stream, before it is dealt out to ranks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping, Sized
+from queue import SimpleQueue
+from typing import Any
+
+from feedline.datasets.kind import dataset_kind
+from feedline.loader.batch import Outcome, Task
+from feedline.loader.execution.protocol import Session
+from feedline.loader.failures import as_batch_error, attach_note
+from feedline.loader.ordering import Window
+
+__all__ = ["DeferredPlan", "StreamPlan", "StreamSession", "StreamSource"]
+
+logger = logging.getLogger("feedline")
+
+
+class StreamSource:
+    """One rank's share of a stream, in batches.
+
+    Args:
+        dataset: the stream.
+        batch_size: items per batch.
+        rank, world_size: without a `shard` of its own, rank `r` takes every `world_size`-th item from `r` on.
+    """
+
+    entropy: int | None = None
+
+    def __init__(self, dataset: Any, batch_size: int, drop_last: bool, rank: int, world_size: int) -> None:
+        self._dataset = dataset
+        self._batch_size = batch_size
+        self._drop_last = drop_last
+        self._rank = rank
+        self.stride = world_size
+        self._shards_itself = world_size > 1 and callable(getattr(dataset, "shard", None))
+        self._stream = dataset.shard(rank, world_size) if self._shards_itself else dataset
+        self._read_once = False
+        self._told = False
+
+    def plan(
+        self, epoch: int, position: int, first: int, stream: Mapping[str, Any] | None = None
+    ) -> StreamPlan:
+        """Start to read the stream, from `position` on; `stream` says how it is set there."""
+        source, read = self._open(epoch, position, stream)
+        if self._shards_itself:
+            skip, step, at = position // self.stride - read, 1, position // self.stride
+        else:
+            skip, step, at = position + self._rank - read, self.stride, position
+        return StreamPlan(
+            source,
+            self._stream,
+            epoch,
+            self._batch_size,
+            drop_last=self._drop_last,
+            first=first,
+            skip=skip,
+            step=step,
+            read=read,
+            index=(at * self.stride if self._shards_itself else at) + self._rank,
+            stride=self.stride,
+        )
+
+    def _open(self, epoch: int, position: int, stream: Mapping[str, Any] | None) -> tuple[Iterator[Any], int]:
+        set_epoch = getattr(self._stream, "set_epoch", None)
+        if callable(set_epoch):
+            set_epoch(epoch)
+        read = 0
+        if position and stream is not None and hasattr(self._stream, "load_state_dict"):
+            self._stream.load_state_dict(stream["state"])
+            read = stream["read"]
+        elif position and not self._told:
+            self._told = True
+            logger.info(
+                "%s has no state of its own: it is read again up to item %d, without transforms",
+                type(self._dataset).__name__,
+                position,
+            )
+        source = iter(self._stream)
+        if self._read_once and source is self._stream:
+            warnings.warn(
+                f"the stream {type(self._dataset).__name__} is an iterator and used up: this epoch may be empty; "
+                f"give an object that can be iterated anew",
+                UserWarning,
+                stacklevel=5,
+            )
+        self._read_once = True
+        return source, read
+
+    def _chunks(self, items: int) -> int:
+        return items // self._batch_size if self._drop_last else -(-items // self._batch_size)
+
+    def _own_items(self, position: int, rank: int) -> int | None:
+        if self._shards_itself:
+            return len(self._stream) - position // self.stride if isinstance(self._stream, Sized) else None
+        if not isinstance(self._dataset, Sized):
+            return None
+        return max(0, -(-(len(self._dataset) - position - rank) // self.stride))
+
+    def batches(self, epoch: int) -> int | None:
+        """Return the batches of an epoch, if the stream has a length."""
+        items = self._own_items(0, self._rank)
+        return None if items is None else self._chunks(items)
+
+    def longest_left(self, epoch: int, position: int) -> int | None:
+        """Nobody knows before the stream has ended, whatever its length says."""
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        """Return stream, batch size and drop_last; how it was dealt out, where that can't change."""
+        described: dict[str, Any] = {
+            "dataset": {"kind": dataset_kind(self._dataset)},
+            "batch_size": self._batch_size,
+            "drop_last": self._drop_last,
+        }
+        if isinstance(self._dataset, Sized):
+            described["dataset"]["length"] = len(self._dataset)
+        if self._shards_itself:
+            described["shards"] = self.stride
+        return described
+
+    def with_seed(self, seed: int) -> StreamSource:
+        """Return it as it is: its order is the stream's."""
+        return self
+
+
+class StreamPlan:
+    """Batches read from a stream, one after the other.
+
+    Concurrency: `task` is called by one thread, the reader. The consumer asks for ends and states, which are assigned
+    in single steps.
+    """
+
+    def __init__(
+        self,
+        source: Iterator[Any],
+        stream: Any,
+        epoch: int,
+        batch_size: int,
+        *,
+        drop_last: bool,
+        first: int,
+        skip: int,
+        step: int,
+        read: int,
+        index: int,
+        stride: int,
+    ) -> None:
+        self.first = first
+        self.epoch = epoch
+        self._source: Iterator[Any] | None = source
+        self._stream = stream
+        self._keeps_state = hasattr(stream, "state_dict") and hasattr(stream, "load_state_dict")
+        self._size = batch_size
+        self._drop_last = drop_last
+        self._skip = skip
+        self._step = step
+        #: Items that were taken from the stream so far.
+        self._read = read
+        self._index = index
+        self._stride = stride
+        self._following = first
+        self._items: list[Any] = []
+        self._counts: dict[int, int] = {first: 0}
+        self._units = 0
+        self._states: dict[int, Mapping[str, Any] | None] = {first: None}
+        self._tasks: dict[int, Task] = {}
+        self._received: set[int] = set()
+        self._lowest = first
+        self._error: Exception | None = None
+        self._end: int | None = None
+
+    @property
+    def can_group(self) -> bool:
+        """One by one."""
+        return False
+
+    def task(self, number: int, count: int = 1) -> Task | None:
+        """Return batch `number`, reading on as far as it needs; `None` past the end."""
+        while self._following <= number and self._end is None:
+            task = self._read_batch()
+            if task is None:
+                self._end = self._following
+            else:
+                self._tasks[self._following] = task
+                self._note_place()
+        return self._tasks.get(number)
+
+    def _note_place(self) -> None:
+        following = self._following + 1
+        self._counts[following] = self._units
+        if self._keeps_state and self._source is not None:
+            self._states[following] = {"read": self._read, "state": self._stream.state_dict()}
+        self._following = following
+
+    def _read_batch(self) -> Task | None:
+        if self._error is None and self._source is not None:
+            self._fill()
+        items = self._items
+        if items and (len(items) == self._size or self._error is not None or not self._drop_last):
+            first = self._index
+            self._index += len(items) * self._stride
+            indices = list(range(first, self._index, self._stride))
+            self._items = []
+            self._units += len(items)
+            return Task(self._following, self.epoch, indices, items=items)
+        if self._error is not None:
+            error, self._error, self._source = self._error, None, None
+            return Task(self._following, self.epoch, (), error=error)
+        return None
+
+    def _fill(self) -> None:
+        """Take items until a batch is full. What a Ctrl-C interrupts is kept: the items lie in `self`."""
+        try:
+            while len(self._items) < self._size:
+                while self._skip > 0:
+                    self._take()
+                    self._skip -= 1
+                item = self._take()
+                self._skip = self._step - 1
+                self._items.append(item)
+        except _Exhausted:
+            self._source = None
+        except Exception as error:
+            self._error = as_batch_error(error, None)
+            attach_note(self._error, f"the stream failed at item {self._read}, epoch {self.epoch}")
+
+    def _take(self) -> Any:
+        assert self._source is not None
+        for item in self._source:
+            self._read += 1
+            return item
+        raise _Exhausted
+
+    def items_before(self, number: int) -> int:
+        """Return this rank's items in the batches before `number`."""
+        return self._counts[number]
+
+    def stream_state(self, number: int) -> Mapping[str, Any] | None:
+        """Return how the stream is set to where batch `number` begins, if it can be."""
+        return self._states.get(number)
+
+    def end(self) -> int | None:
+        """Return the number after the last batch, once the stream has ended."""
+        return self._end
+
+    def forget(self, number: int) -> None:
+        """Batch `number` is received: drop its items; where it began is needed while it is the position."""
+        self._tasks.pop(number, None)
+        # Out of order, an earlier batch may still be the position.
+        self._received.add(number)
+        while self._lowest in self._received:
+            self._received.discard(self._lowest)
+            self._counts.pop(self._lowest - 1, None)
+            self._states.pop(self._lowest - 1, None)
+            self._lowest += 1
+
+
+class _Exhausted(Exception):
+    """The stream has ended; a `StopIteration` of its own code would look the same."""
+
+
+class StreamSession:
+    """A session whose tasks are read by a thread of its own before workers get them.
+
+    `submit` only says how far to read: the plan is the reader's.
+    """
+
+    def __init__(self, inner: Session, plan: StreamPlan) -> None:
+        self._inner = inner
+        self._requests: SimpleQueue[int | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._plan = plan
+        self.outcomes: Window[Outcome] = inner.outcomes
+        self._finalizer = weakref.finalize(self, _stop, self._requests, inner)
+
+    def submit(self, task: Task) -> None:
+        """Have batch `task.number` read and loaded."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=_read,
+                args=(self._plan, self._inner, self._requests),
+                name="feedline-reader",
+                daemon=True,
+            )
+            self._thread.start()
+        self._requests.put(task.number)
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait for the next task to end, or for the end of the stream."""
+        self._inner.wait(seconds)
+
+    def notify(self) -> None:
+        """Wake the consumer."""
+        self._inner.notify()
+
+    def cancel(self) -> None:
+        """Stop reading after the item in hand."""
+        self._finalizer()
+
+
+def _stop(requests: SimpleQueue[int | None], inner: Session) -> None:
+    inner.cancel()
+    requests.put(None)
+
+
+def _read(plan: StreamPlan, inner: Session, requests: SimpleQueue[int | None]) -> None:
+    while True:
+        number = requests.get()
+        if number is None:
+            return
+        try:
+            task = plan.task(number)
+        except BaseException as error:  # such as SystemExit out of the stream: the consumer hears of it
+            task = Task(number, plan.epoch, (), error=as_batch_error(error, None))
+        if task is None:
+            inner.notify()
+        else:
+            inner.submit(task)
+
+
+class DeferredPlan:
+    """The consumer's view of a plan that a reader reads: numbers, without items."""
+
+    def __init__(self, plan: StreamPlan) -> None:
+        self.first = plan.first
+        self._plan = plan
+
+    @property
+    def can_group(self) -> bool:
+        """One by one."""
+        return False
+
+    def task(self, number: int, count: int = 1) -> Task | None:
+        """Return a task that only has its number; `None` past an end that is known."""
+        end = self._plan.end()
+        return None if end is not None and number >= end else Task(number, self._plan.epoch, ())
+
+    def items_before(self, number: int) -> int:
+        """Return this rank's items in the batches before `number`."""
+        return self._plan.items_before(number)
+
+    def stream_state(self, number: int) -> Mapping[str, Any] | None:
+        """Return how the stream is set to where batch `number` begins."""
+        return self._plan.stream_state(number)
+
+    def end(self) -> int | None:
+        """Return the number after the last batch, once the stream has ended."""
+        return self._plan.end()
+
+    def forget(self, number: int) -> None:
+        """Batch `number` is received."""
+        self._plan.forget(number)
