@@ -98,7 +98,7 @@ def _cause(error: Exception, status: int | None, prose: str, debug: str) -> tupl
         )
     code = _CODE.search(prose)
     told = f" ({code[1]})" if code else ""
-    if status == 404 or isinstance(error, FileNotFoundError):
+    if status == 404 or (status is None and isinstance(error, FileNotFoundError)):
         return "not_found", f"there is no such object{told}"
     if status in (401, 403) or type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
         answer = f"the store answered {status}{told}" if status else scrub(prose)
@@ -127,7 +127,7 @@ def _phrase(status: int) -> str:
 
 _URL_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
 _PAIR_IN_TEXT = re.compile(
-    r"\b[\w-]*(?:key|secret|token|sig|signature|password|credential)[\w-]*\s*[=:]\s*\S+", re.I
+    r"[\w-]*(?:key|secret|token|sig|signature|password|credential)[\w-]*=\S+", re.IGNORECASE
 )
 
 
