@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -177,11 +178,16 @@ class BatchLoader:
         if task.error is not None:
             return Outcome(task.number, error=task.error)
         outcome = Outcome(task.number)
-        failures: list[tuple[Failure, Exception]] = []
+        failures: list[tuple[int, Failure, Exception]] = []
         try:
             self._fill(outcome, task, run, failures)
         except ItemFailed as failed:
             outcome.error = failed.error
+            if failed.position is not None:
+                # Items behind it may have failed at the same time, on other lanes: one after the other, they would
+                # never have been tried.
+                last = failed.position
+                failures[:] = [entry for entry in failures if entry[0] <= last]
         except KeyboardInterrupt as error:
             if run.interruptible:
                 raise
@@ -190,12 +196,13 @@ class BatchLoader:
             outcome.error = as_batch_error(error, None)
             attach_note(outcome.error, f"batch {task.number} of epoch {task.epoch}, {run.worker}")
         if failures:
-            outcome.failures = tuple(failure for failure, _ in failures)
-            outcome.cause = failures[-1][1]
+            failures.sort(key=itemgetter(0))
+            outcome.failures = tuple(failure for _, failure, _ in failures)
+            outcome.cause = failures[-1][2]
         return outcome
 
     def _fill(
-        self, outcome: Outcome, task: Task, run: Run, failures: list[tuple[Failure, Exception]]
+        self, outcome: Outcome, task: Task, run: Run, failures: list[tuple[int, Failure, Exception]]
     ) -> None:
         memory = BatchMemory(self.pool, len(task.indices))
         start = perf_counter()
