@@ -50,9 +50,11 @@ class Failure:
 
 
 def with_retries(
-    attempt: Callable[[], Steps[T | Failure]], retry: Retry, index: Any, location: str
+    attempt: Callable[[], Steps[T | Failure]], retry: Retry, index: Any, show: Callable[[], str]
 ) -> Steps[T]:
     """Make attempts until one succeeds, fails for good, or the retries are used up; yields `Wait` between them.
+
+    `show()` gives the location for the message; it is asked only after a failure.
 
     Raises:
         FetchError: the last failure, with the number of attempts made.
@@ -63,7 +65,7 @@ def with_retries(
         if not isinstance(outcome, Failure):
             return outcome
         if not outcome.passing or number == retry.max_retries:
-            raise _error(outcome, number + 1, index, location)
+            raise _error(outcome, number + 1, index, show())
         yield Wait(retry.wait_asked(number, outcome.retry_after))
         number += 1
 

@@ -7,7 +7,7 @@ import errno
 from feedline.datasets.fetching.attempts import Failure
 from feedline.datasets.fetching.http_body import Receiver
 
-__all__ = ["describe"]
+__all__ = ["FILESIZE_EXCEEDED", "describe"]
 
 # Codes of <curl/curl.h>; they are frozen, so the names of whatever pycurl is installed are not needed.
 _URL_MALFORMED = 3
@@ -16,6 +16,7 @@ _OUT_OF_MEMORY = 27
 _TIMED_OUT = 28
 _GOT_NOTHING = 52
 _RECV_ERROR = 56
+FILESIZE_EXCEEDED = 63
 _TLS = {
     35: "the TLS handshake failed",
     53: "no TLS engine",
@@ -46,11 +47,13 @@ def describe(code: int, message: str, os_error: int, receiver: Receiver, timeout
     if code == _TIMED_OUT:
         limit = "" if timeout is None else f" after {timeout:g} s"
         return Failure("timeout", f"timed out{limit}, with {_progress(receiver)}", passing=True)
+    if code == FILESIZE_EXCEEDED:
+        return receiver.too_large()
     if code in _TLS:
         # A connection that is lost in the middle of a handshake says nothing about the certificate.
         lost = code == 35 and os_error in _LOST
         return Failure("connection", f"{_TLS[code]}: {message}", passing=lost)
-    if code == _PARTIAL_FILE or (code == _RECV_ERROR and receiver.lines):
+    if code == _PARTIAL_FILE or (code == _RECV_ERROR and receiver.progress):
         return Failure(
             "truncated", f"the body was cut short, with {_progress(receiver)}: {message}", passing=True
         )
@@ -60,9 +63,7 @@ def describe(code: int, message: str, os_error: int, receiver: Receiver, timeout
 
 
 def _progress(receiver: Receiver) -> str:
-    if not receiver.lines:
+    if not receiver.progress:
         return "no answer"
-    if not receiver.status:
-        receiver.start()
     wanted = receiver.declared_length
     return f"{receiver.received} bytes" if wanted is None else f"{receiver.received} of {wanted} bytes"

@@ -21,7 +21,7 @@ from typing import Any
 from urllib import request
 
 from feedline.datasets.fetching.attempts import Failure
-from feedline.datasets.fetching.curl_errors import describe
+from feedline.datasets.fetching.curl_errors import FILESIZE_EXCEEDED, describe
 from feedline.datasets.fetching.http_body import Receiver
 from feedline.datasets.fetching.http_exchange import Reply, Send
 from feedline.datasets.fetching.socket_watch import make_watch
@@ -271,6 +271,7 @@ class _Slot:
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         curl.setopt(pycurl.NETRC, pycurl.NETRC_IGNORED)
         curl.setopt(pycurl.FOLLOWLOCATION, 0)
+        curl.setopt(pycurl.MAXFILESIZE_LARGE, Receiver.read_limit(options.max_bytes))
         curl.setopt(pycurl.BUFFERSIZE, _BUFFER_BYTES)
         curl.setopt(pycurl.NOPROXY, "")
         curl.setopt(pycurl.PREREQFUNCTION, self._before_request)
@@ -313,8 +314,8 @@ class _Slot:
             self._headers = step.headers
         milliseconds = 0 if step.seconds is None else min(max(1, round(step.seconds * 1000)), 2**31 - 1)
         curl.setopt(pycurl.TIMEOUT_MS, milliseconds)
-        curl.setopt(pycurl.HEADERFUNCTION, self._receiver.lines.append)
-        curl.setopt(pycurl.WRITEFUNCTION, self._receiver.write)
+        curl.setopt(pycurl.HEADERFUNCTION, self._receiver.on_header)
+        curl.setopt(pycurl.WRITEFUNCTION, self._receiver.on_body)
 
     def release(self) -> _Transfer:
         """Give the transfer back, and be ready for another."""
@@ -326,7 +327,7 @@ class _Slot:
 
     def idle_since(self, now: float) -> float:
         """Return for how many seconds nothing has come, as far as the calls of this method have seen."""
-        seen = self._receiver.received + len(self._receiver.lines)
+        seen = self._receiver.progress
         if seen != self._seen:
             # The first look counts from the start of the transfer, unless bytes have come since.
             self._seen_at = self._seen_at if self._seen < 0 and seen == 0 else now
@@ -342,29 +343,26 @@ class _Slot:
 
     def _outcome(self, code: int, message: str) -> Reply | Failure:
         receiver = self._receiver
-        if receiver.failure is not None:
-            return receiver.failure
-        if code and not receiver.stopped:
+        if code and not (code == FILESIZE_EXCEEDED and receiver.status >= 300):
             if self._requests > 1:
                 return Failure(
                     "connection", "the server closed a kept connection without an answer", passing=True
                 )
             os_error = self.curl.getinfo(self._pycurl.OS_ERRNO)
             return describe(code, message, os_error, receiver, self._options.timeout)
-        if not receiver.stopped:
+        if not receiver.status:
+            return Failure("connection", "the server's answer has no status", passing=True)
+        if not code:
             self._remember_connection()
         if self._excess and receiver.status < 300:
+            length = receiver.declared_length
             return Failure(
-                "truncated",
-                f"the body is longer than its Content-Length of {receiver.declared_length} bytes",
-                passing=True,
+                "truncated", f"the body is longer than its Content-Length of {length} bytes", passing=True
             )
         body = receiver.finish()
         if isinstance(body, Failure):
             return body
-        if not receiver.status:
-            return Failure("connection", "the server's answer has no status", passing=True)
-        return Reply(receiver.status, receiver.headers, body)
+        return Reply(receiver.status, receiver, body)
 
     def _remember_connection(self) -> None:
         curl, pycurl = self.curl, self._pycurl

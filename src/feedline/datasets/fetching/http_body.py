@@ -1,91 +1,70 @@
-"""The answer to one request, as it comes in: headers, and a body that is capped, measured and decoded on the way."""
+"""The answer to one request: its headers, and a body that is measured, and decoded under a cap."""
 
 from __future__ import annotations
 
+import re
 import zlib
+from collections.abc import Callable
 from typing import Protocol
 
 from feedline.datasets.fetching.attempts import Failure
 
 __all__ = ["Receiver"]
 
-# What may come with an answer whose body nobody wants (an error, a redirect) before the connection is given up.
-_MAX_DISCARDED_BYTES = 64 * 1024
-# Encoded data that yields nothing (empty gzip members, empty blocks) ends here, beyond what any honest encoder adds.
-_MAX_BARREN_BYTES = 1024 * 1024
+_STATUS = re.compile(rb"HTTP/[0-9.]+ +([0-9]{3})")
+# What an encoder may add to data that does not shrink: far more than any real one does.
+_ENCODING_SLACK_BYTES = 64 * 1024
 
 
 class Receiver:
     """Takes the header lines and the body of one answer.
 
-    `lines` is filled by the client; `write` is called with each piece of the body. When `write` refuses one, `stopped`
-    is True and the rest need not be read: either `failure` tells why, or the answer has all that is wanted.
-
-    Attributes:
-        lines: raw header lines; an interim answer (1xx) may come before the final one.
-        size: bytes of the body that were taken, decoded.
-        received: bytes of the body as they came.
-        failure: why the body is refused, or `None`.
+    The client calls `on_header` and `on_body` with each header line and each piece of the body, as often as 16 KiB
+    ask for it; both are methods of lists, so that no Python code runs per piece. It stops by itself at `read_limit`
+    bytes of a body; `finish` finds out what came.
     """
 
-    __slots__ = (
-        "_decoder",
-        "_max_bytes",
-        "_pieces",
-        "_started",
-        "_wanted",
-        "failure",
-        "headers",
-        "lines",
-        "received",
-        "size",
-        "status",
-        "stopped",
-    )
+    __slots__ = ("_headers", "_lines", "_max_bytes", "_pieces", "_status", "on_body", "on_header")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
+        self._lines: list[bytes] = []
         self._pieces: list[bytes] = []
-        self._decoder: _Decoder | None = None
-        self._started = False
-        self._wanted = False
-        self.lines: list[bytes] = []
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.status = 0
-        self.size = 0
-        self.received = 0
-        self.failure: Failure | None = None
-        self.stopped = False
+        self._headers: list[tuple[bytes, bytes]] | None = None
+        self._status = 0
+        self.on_header: Callable[[bytes], None] = self._lines.append
+        self.on_body: Callable[[bytes], None] = self._pieces.append
 
-    def write(self, piece: bytes) -> int:
-        """Take a piece of the body; return its length, or 0 to stop the transfer."""
-        if not self._started:
-            self.start()
-        if self.failure is None:
-            self.received += len(piece)
-            self._take(piece)
-        if self.failure is not None:
-            self.stopped = True
-        return 0 if self.stopped else len(piece)
+    @staticmethod
+    def read_limit(max_bytes: int) -> int:
+        """Return how many bytes of a body the client needs to read: an encoded one may be larger than it decodes to."""
+        return max_bytes + _ENCODING_SLACK_BYTES
 
-    def start(self) -> None:
-        """Read the header lines: all are there when the first piece of the body comes, or when the answer ends."""
-        self._started = True
-        self.status, self.headers = _parse(self.lines)
-        self._wanted = 200 <= self.status < 300 and self.status not in (204, 205, 206)
-        if not self._wanted:
-            return
-        length = self.declared_length
-        codings = _codings(self.headers)
-        if codings:
-            self._decoder = _decoder(codings)
-            if self._decoder is None:
-                named = b", ".join(codings).decode("latin-1")[:80]
-                self.failure = Failure(
-                    "encoding", f"the body is encoded as {named!r}, which can't be decoded"
-                )
-        elif length is not None and length > self._max_bytes:
-            self.failure = self._too_large(f"it has {length} bytes")
+    @property
+    def progress(self) -> int:
+        """A number that changes whenever something comes."""
+        return len(self._lines) + len(self._pieces)
+
+    @property
+    def received(self) -> int:
+        """Bytes of the body that came, before decoding."""
+        return sum(map(len, self._pieces))
+
+    @property
+    def status(self) -> int:
+        """The status of the last answer that began, or 0: interim answers (1xx) may come before the final one."""
+        if not self._status:
+            for line in self._lines:
+                if line.startswith(b"HTTP/") and (match := _STATUS.match(line)) is not None:
+                    self._status = int(match[1])
+        return self._status
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Name (lower case) and value of each header of the last answer."""
+        if self._headers is None:
+            self._headers = _parse(self._lines)
+        return self._headers
 
     @property
     def declared_length(self) -> int | None:
@@ -99,69 +78,64 @@ class Receiver:
         return length
 
     def finish(self) -> bytes | Failure:
-        """Return the whole body when the transfer has ended well."""
-        if not self._started:
-            self.start()
-        if self.failure is not None:
-            return self.failure
-        if self._decoder is not None and not self._decoder.complete(self.received):
+        """Return the whole body, when the client has read all of it; an empty one where the status asks for none."""
+        status = self.status
+        if not 200 <= status < 300 or status in (204, 205, 206):
+            return b""
+        pieces = self._pieces
+        # Nearly no answer has a coding: looking for the name is cheaper than reading all headers.
+        if b"content-encoding" in b"".join(self._lines).lower() and (codings := _codings(self.headers)):
+            return self._decoded(codings)
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return body if len(body) <= self._max_bytes else self.too_large()
+
+    def too_large(self) -> Failure:
+        """Return the failure of a body that is too large, as far as its size is known."""
+        length = self.declared_length
+        size = f"it has {length} bytes" if length is not None else f"at least {self.received} bytes came"
+        return Failure("too_large", f"the body is larger than max_bytes={self._max_bytes}: {size}")
+
+    def _decoded(self, codings: list[bytes]) -> bytes | Failure:
+        decoder = _decoder(codings)
+        if decoder is None:
+            named = b", ".join(codings).decode("latin-1")[:80]
+            return Failure("encoding", f"the body is encoded as {named!r}, which can't be decoded")
+        decoded: list[bytes] = []
+        room = self._max_bytes + 1
+        for piece in self._pieces:
+            try:
+                decoded.append(decoder.decode(piece, room))
+            except zlib.error as error:
+                return Failure("encoding", f"the compressed body is corrupt: {error}")
+            room -= len(decoded[-1])
+            if room <= 0:
+                break
+        if room <= 0:
+            limit = self._max_bytes
+            return Failure(
+                "too_large",
+                f"the body is larger than max_bytes={limit}: {self.received} bytes decode to more",
+            )
+        if not decoder.complete():
             return Failure(
                 "truncated", f"the compressed body ends early, after {self.received} bytes", passing=True
             )
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-
-    def _take(self, piece: bytes) -> None:
-        if not self._wanted:
-            self.stopped = self.received > _MAX_DISCARDED_BYTES
-            return
-        if self._decoder is not None:
-            self._decode(piece, self._decoder)
-            return
-        self.size += len(piece)
-        if self.size > self._max_bytes:
-            self.failure = self._too_large(f"more than {self._max_bytes} bytes came")
-        else:
-            self._pieces.append(piece)
-
-    def _decode(self, piece: bytes, decoder: _Decoder) -> None:
-        try:
-            decoded = decoder.decode(piece, self._max_bytes + 1 - self.size)
-        except zlib.error as error:
-            self.failure = Failure("encoding", f"the compressed body is corrupt: {error}")
-            return
-        self.size += len(decoded)
-        if self.size > self._max_bytes:
-            self.failure = self._too_large(
-                f"{self.received} compressed bytes give more than {self._max_bytes}"
-            )
-        elif self.received - self.size > _MAX_BARREN_BYTES + self._max_bytes // 8:
-            self.failure = Failure(
-                "encoding", f"the compressed body grows without end: {self.received} bytes give {self.size}"
-            )
-        else:
-            self._pieces.append(decoded)
-
-    def _too_large(self, why: str) -> Failure:
-        return Failure("too_large", f"the body is larger than max_bytes={self._max_bytes}: {why}")
+        return b"".join(decoded)
 
 
-def _parse(lines: list[bytes]) -> tuple[int, list[tuple[bytes, bytes]]]:
-    """Return status and headers of the last answer in `lines`: interim answers come before it, trailers are none of ours."""
-    start = max((place for place, line in enumerate(lines) if line.startswith(b"HTTP/")), default=None)
-    if start is None:
-        return 0, []
-    fields = lines[start].split(None, 2)
-    status = int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else 0
+def _parse(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of the last answer in `lines`; trailers of a chunked body, after the empty line, are left out."""
+    start = max((place for place, line in enumerate(lines) if line.startswith(b"HTTP/")), default=len(lines))
     headers: list[tuple[bytes, bytes]] = []
     for line in lines[start + 1 :]:
         if line in (b"\r\n", b"\n"):
             break
         name, colon, value = line.partition(b":")
-        if colon:
-            headers.append((name.strip().lower(), value.strip(b" \t\r\n")))
-        elif headers and line[:1] in b" \t":
+        if line[:1] in b" \t" and headers:  # obsolete folding
             headers[-1] = (headers[-1][0], headers[-1][1] + b" " + line.strip())
-    return status, headers
+        elif colon:
+            headers.append((name.strip().lower(), value.strip(b" \t\r\n")))
+    return headers
 
 
 def _codings(headers: list[tuple[bytes, bytes]]) -> list[bytes]:
@@ -177,7 +151,7 @@ def _codings(headers: list[tuple[bytes, bytes]]) -> list[bytes]:
 class _Decoder(Protocol):
     def decode(self, data: bytes, limit: int) -> bytes: ...
 
-    def complete(self, received: int) -> bool: ...
+    def complete(self) -> bool: ...
 
 
 def _decoder(codings: list[bytes]) -> _Decoder | None:
@@ -213,8 +187,8 @@ class _Gzip:
                 self._members += 1
         return b"".join(pieces)
 
-    def complete(self, received: int) -> bool:
-        return self._fresh and (self._members > 0 or received == 0)
+    def complete(self) -> bool:
+        return self._fresh
 
 
 class _Deflate:
@@ -234,5 +208,5 @@ class _Deflate:
             self._inflate = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
         return self._inflate.decompress(data, limit)
 
-    def complete(self, received: int) -> bool:
-        return self._inflate.eof or received == 0
+    def complete(self) -> bool:
+        return self._inflate.eof or not self._head

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from feedline.datasets.fetching.attempts import Failure, Steps, with_retries
 from feedline.datasets.fetching.retry import Retry, parse_retry_after
@@ -34,8 +35,7 @@ _MISSING = frozenset({404, 410})
 _REASONS = {206: "a part, which nobody asked for", 304: "'not modified', which nobody asked for"}
 
 
-@dataclass(frozen=True)
-class Send:
+class Send(NamedTuple):
     """A step: ask for `url` once; the result is a `Reply` or a `Failure`.
 
     Attributes:
@@ -49,23 +49,31 @@ class Send:
     seconds: float | None
 
 
-@dataclass(frozen=True)
-class Reply:
+class HasHeaders(Protocol):
+    """Tells the headers of an answer, if anybody asks."""
+
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """Pairs of name (lower case) and value."""
+        ...
+
+
+class Reply(NamedTuple):
     """A whole answer.
 
     Attributes:
         status: the HTTP status.
-        headers: pairs of name (lower case) and value.
+        head: what has the headers.
         body: the body, decoded; empty where the status is not 2xx.
     """
 
     status: int
-    headers: Sequence[tuple[bytes, bytes]]
+    head: HasHeaders
     body: bytes
 
     def values(self, name: bytes) -> list[bytes]:
         """Return the values of the header `name` (lower case), in order."""
-        return [value for key, value in self.headers if key == name]
+        return [value for key, value in self.head.headers if key == name]
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ def http_fetch(text: str, index: int, rules: HttpRules) -> Steps[bytes]:
         FetchError: as the module's table tells, after the retries.
     """
     url = parse_url(text)
-    return with_retries(lambda: _attempt(url, rules), rules.retry, index, url.shown)
+    return with_retries(lambda: _attempt(url, rules), rules.retry, index, lambda: url.shown)
 
 
 def _attempt(url: Url, rules: HttpRules) -> Steps[bytes | Failure]:
@@ -104,7 +112,6 @@ def _attempt(url: Url, rules: HttpRules) -> Steps[bytes | Failure]:
     first, trusted = url, True
     seen: set[str] = set()
     for hop in range(MAX_REDIRECTS + 1):
-        seen.add(url.address)
         left = None if deadline is None else deadline - rules.clock()
         if left is not None and left <= 0:
             return Failure("timeout", f"timed out after {rules.timeout:g} s in redirects", passing=True)
@@ -118,11 +125,12 @@ def _attempt(url: Url, rules: HttpRules) -> Steps[bytes | Failure]:
         following = _follow(url, outcome)
         if isinstance(following, Failure):
             return following
+        seen.add(url.address)
         if following.address in seen:
             return _redirect_failure(f"redirected in a loop: back to {following.shown}", outcome.status)
         trusted = trusted and following.origin == first.origin
         if trusted and following.credentials is None:
-            following = replace(following, credentials=first.credentials)
+            following = following._replace(credentials=first.credentials)
         url = following
     return _redirect_failure(f"redirected more than {MAX_REDIRECTS} times", outcome.status)
 

@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from feedline.datasets.fetching.retry import Retry, check_seconds
+from feedline.datasets.fetching.limits import check_limit, check_retry
+from feedline.datasets.fetching.retry import Retry
 from feedline.datasets.fetching.store_errors import scrub
 from feedline.errors import MissingExtraError, OptionError
 
@@ -22,7 +23,10 @@ __all__ = [
     "store_source",
 ]
 
-_DEFAULT_TIMEOUT = 30.0
+DEFAULT_RETRY = Retry(max_retries=3, initial_backoff=0.2, max_backoff=10.0)
+DEFAULT_TIMEOUT = 30.0
+# The client takes no "none"; this is longer than any request lives.
+_NO_TIMEOUT = 365 * 86400.0
 # The client draws a wait from between the first one and twice the last; an empty interval makes it panic.
 _SHORTEST_BACKOFF = 0.001
 
@@ -45,13 +49,13 @@ class UrlStore:
         url: without query, user or password.
         options: for `obstore.store.from_url`; may hold credentials, so they are never shown.
         retry: how often the client tries a request again.
-        timeout: seconds per request.
+        timeout: seconds per request, or `None` for no limit.
     """
 
     url: str
     options: Mapping[str, Any] = field(repr=False)
     retry: Retry
-    timeout: float
+    timeout: float | None
 
     @property
     def restarts(self) -> int:
@@ -66,12 +70,13 @@ class UrlStore:
         """
         obstore = obstore_module()
         options = dict(self.options)
-        client = {**options.pop("client_options", {}), "timeout": timedelta(seconds=self.timeout)}
+        timeout = _NO_TIMEOUT if self.timeout is None else self.timeout
+        client = {**options.pop("client_options", {}), "timeout": timedelta(seconds=timeout)}
         try:
             return obstore.store.from_url(
                 self.url,
                 client_options=client,
-                retry_config=_retry_config(self.retry, self.timeout),
+                retry_config=_retry_config(self.retry, timeout),
                 **options,
             )
         except (obstore.exceptions.BaseError, ValueError, OSError) as error:
@@ -119,7 +124,7 @@ def store_source(store: Any, retry: Any, timeout: Any, options: Mapping[str, Any
     """
     if isinstance(store, str):
         return UrlStore(
-            _check_url(store), _check_options(options), _check_retry(retry), _check_timeout(timeout)
+            _check_url(store), _check_options(options), check_retry(retry), check_limit("timeout", timeout)
         )
     obstore = obstore_module()
     if not isinstance(store, obstore.store.ObjectStoreMethods):
@@ -127,28 +132,15 @@ def store_source(store: Any, retry: Any, timeout: Any, options: Mapping[str, Any
         raise TypeError(
             f"store must be a URL such as 's3://bucket/prefix' or a store of obstore.store, not a {type(store).__name__}{advice}"
         )
-    given = [
-        *options,
-        *(name for name, value in (("retry", retry), ("timeout", timeout)) if value is not None),
-    ]
+    given = list(options)
+    given += ["retry"] if retry != DEFAULT_RETRY else []
+    given += ["timeout"] if timeout != DEFAULT_TIMEOUT else []
     if given:
         raise OptionError(
             f"{', '.join(given)}: only for stores made from a URL; a store object keeps its own: set retry_config and "
             "client_options where it is made"
         )
     return GivenStore(store)
-
-
-def _check_retry(retry: Any) -> Retry:
-    if retry is None:
-        return Retry()
-    if not isinstance(retry, Retry):
-        raise TypeError(f"retry must be a Retry, not {type(retry).__name__} {retry!r}")
-    return retry
-
-
-def _check_timeout(timeout: Any) -> float:
-    return check_seconds("timeout", _DEFAULT_TIMEOUT if timeout is None else timeout, positive=True)
 
 
 def _check_url(url: str) -> str:

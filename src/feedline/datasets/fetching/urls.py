@@ -9,8 +9,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from feedline.datasets.fetching.locations import MAX_LOCATION_BYTES
@@ -20,11 +19,11 @@ __all__ = ["Url", "UrlRules", "parse_url", "resolve_redirect"]
 
 _URL = re.compile(
     r"(?P<scheme>https?)://"
-    r"(?:(?P<user>[^/?#\\]*)@)?"
+    r"(?:(?P<user>[!\"$-.0->@-\[\]-~]*)@)?"
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)"
     r"(?::(?P<port>[0-9]{0,5}))?"
-    r"(?P<target>[/?][^#]*)?"
-    r"(?:\#.*)?",
+    r"(?P<target>[/?][!-\"$-~]*)?"
+    r"(?:\#[!-~]*)?",
     re.IGNORECASE | re.ASCII,
 )
 _UNSENDABLE = re.compile(r"[^!-~]")
@@ -32,8 +31,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _UNRESERVED = "-._~"  # quote() adds letters and digits
 
 
-@dataclass(frozen=True)
-class Url:
+class Url(NamedTuple):
     """A URL in its parts.
 
     Attributes:
@@ -87,10 +85,10 @@ def parse_url(text: str) -> Url:
     """
     if len(text) > MAX_LOCATION_BYTES:
         raise OptionError(f"a URL may have at most {MAX_LOCATION_BYTES} bytes, not {len(text)}")
-    if (bad := _UNSENDABLE.search(text)) is not None:
-        raise OptionError(_unsendable(text, bad.start()))
     match = _URL.fullmatch(text)
     if match is None:
+        if (bad := _UNSENDABLE.search(text)) is not None:
+            raise OptionError(_unsendable(text, bad.start()))
         raise OptionError(f"not a URL of the form http://host/path or https://host/path: {_redact(text)!r}")
     scheme, host = match["scheme"].lower(), match["host"]
     port = int(match["port"] or _DEFAULT_PORTS[scheme])
