@@ -43,7 +43,8 @@ def run_codec(
     except (OSError, SyntaxError, MemoryError, OverflowError) as error:
         raise ImageError(f"the {what} can't be decoded: {error}", kind="corrupt") from None
     pixels = np.frombuffer(raw, np.dtype("<u2") if mode == "I;16" else np.uint8)
-    return pixels.reshape(height, width, _CHANNELS[mode])
+    # A copy, since bytes can't be written to.
+    return pixels.reshape(height, width, _CHANNELS[mode]).astype(pixels.dtype.newbyteorder("="))
 
 
 def run_libtiff(

@@ -42,6 +42,7 @@ _CHANNELS = {"RGB": 3, "RGBA": 4, "GRAY": 1, "CMYK": 4}
 _SCAN_MARK = re.compile(rb"\xff\xda")
 # An encoder writes about ten. A few bytes make one, and each takes time in proportion to the pixels.
 _MAX_SCANS = 500
+_END_MARK = re.compile(rb"\xff\xd9")
 _RESTART_MARK = re.compile(rb"\xff[\xd0-\xd7]")
 _ODD_SAMPLING = "Could not determine subsampling level"
 _LEFT_OVER = re.compile(r"extraneous bytes before marker 0x([0-9a-f]{2})")
@@ -258,7 +259,11 @@ def _run(
         if not (header.one_scan and not header.interval and _LEFT_OVER.search(message)):
             if rows < header.height:
                 return None
-            raise ImageError(f"the JPEG can't be decoded: {message}", kind=_kind(message)) from None
+            kind = _kind(message)
+            if kind == "corrupt" and _END_MARK.search(data, header.scan_at) is None:
+                # libjpeg makes up an end where the data stops, and may stumble over that first.
+                kind = "truncated"
+            raise ImageError(f"the JPEG can't be decoded: {message}", kind=kind) from None
     return np.asarray(buffer[:size]).reshape(shape)
 
 

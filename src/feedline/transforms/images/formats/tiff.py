@@ -64,10 +64,10 @@ class TiffHeader(Header):
 
 
 def read_header(data: memoryview, exif: bool) -> TiffHeader:
-    """Read the directory of the first picture, and check that all its strips lie in the file.
+    """Read the directory of the first picture.
 
     Raises:
-        ImageError: `"truncated"`, `"corrupt"` or `"unsupported"`.
+        ImageError: `"truncated"` (the directory is not in the file), `"corrupt"` or `"unsupported"`.
     """
     tags = read_tags(data)
     width, height = _one(tags, "width"), _one(tags, "height")
@@ -93,7 +93,7 @@ def read_header(data: memoryview, exif: bool) -> TiffHeader:
     if photometric == _PALETTE and (bits > 8 or len(tags.get("colours", ())) != 3 * 2**bits):
         raise ImageError("the TIFF's palette does not fit its bits per sample", kind="corrupt")
     channels = 3 if photometric in (_PALETTE, _CMYK) else colours
-    header = TiffHeader(
+    return TiffHeader(
         width,
         height,
         channels + (extra in _ALPHAS or extra == _PREMULTIPLIED),
@@ -105,9 +105,6 @@ def read_header(data: memoryview, exif: bool) -> TiffHeader:
         samples=samples,
         extra=extra,
     )
-    if width and height:
-        _check_parts(data, header)
-    return header
 
 
 def _one(tags: Tags, name: str, default: int | None = None) -> int:
@@ -173,8 +170,9 @@ def decode(data: memoryview, header: TiffHeader, mode: str | None) -> Raster:
     """Decode the pixels.
 
     Raises:
-        ImageError: `"corrupt"`.
+        ImageError: `"truncated"`: strips are missing, too short, or not in the file; `"corrupt"`.
     """
+    _check_parts(data, header)
     tags = {name: values for name, values in header.tags.items() if name not in ("orientation", "formats")}
     if _one(tags, "planar", 1) == 2 and header.samples > 1:
         pixels = _planes(data, header, tags)
@@ -240,8 +238,7 @@ def _chunky(data: memoryview, header: TiffHeader, tags: Tags) -> npt.NDArray[Any
 def _run(data: memoryview, header: TiffHeader, tags: Tags, mode: str, raw: str) -> npt.NDArray[Any]:
     clean, directory = with_tags(data, tags)
     name = _COMPRESSIONS[_one(tags, "compression", _NONE)]
-    pixels = run_libtiff(mode, header.width, header.height, clean, raw, name, directory)
-    return pixels if pixels.flags.writeable else pixels.copy()
+    return run_libtiff(mode, header.width, header.height, clean, raw, name, directory)
 
 
 def _palette(header: TiffHeader) -> npt.NDArray[np.uint8]:

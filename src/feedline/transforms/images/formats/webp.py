@@ -36,12 +36,12 @@ def read_header(data: memoryview, exif: bool) -> WebpHeader:
         ImageError: `"truncated"` or `"corrupt"`.
     """
     end = 8 + int.from_bytes(data[4:8], "little")
-    if end > len(data):
-        raise ImageError(f"the WebP has {len(data)} bytes of the {end} that it declares", kind="truncated")
     try:
         width, height, alpha = _size(data[:end])
     except (struct.error, IndexError):
-        raise ImageError(f"the WebP has only {end} bytes, less than a header", kind="truncated") from None
+        raise ImageError(
+            f"the WebP has only {len(data)} bytes, less than a header", kind="truncated"
+        ) from None
     orientation = _orientation(data[:end]) if exif and bytes(data[12:16]) == b"VP8X" else 1
     return WebpHeader(width, height, 4 if alpha else 3, orientation=orientation, end=end)
 
@@ -79,8 +79,12 @@ def decode(data: memoryview, header: WebpHeader, mode: str | None) -> Raster:
     """Decode the pixels: RGB, or RGBA where the file says that it has alpha.
 
     Raises:
-        ImageError: `"corrupt"`.
+        ImageError: `"truncated"` or `"corrupt"`.
     """
+    if header.end > len(data):
+        raise ImageError(
+            f"the WebP has {len(data)} bytes of the {header.end} that it declares", kind="truncated"
+        )
     try:
         import cv2
     except ImportError as error:
