@@ -14,6 +14,8 @@ import struct
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from numpy.random.bit_generator import ISeedSequence
 
 from feedline.errors import OptionError
 
@@ -119,6 +121,16 @@ def shuffle_state(purpose: str, seed: int, epoch: int, *rest: bytes) -> np.rando
     return np.random.RandomState(np.random.MT19937(sequence))
 
 
+class _KeyWords(ISeedSequence):  # type: ignore[misc]
+    """Hands 16 bytes to Philox as its key; `Philox(key=...)` does the same, but first asks the system for entropy."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def generate_state(self, n_words: int, dtype: npt.DTypeLike = np.uint32) -> npt.NDArray[Any]:
+        return np.frombuffer(self._key, "<u8")
+
+
 def item_generator(seed: int, epoch: int, index: Any, place: int) -> np.random.Generator:
     """Return the generator of one step of one item: a function of (seed, epoch, index, place in the chain).
 
@@ -126,4 +138,4 @@ def item_generator(seed: int, epoch: int, index: Any, place: int) -> np.random.G
     them may change between NumPy versions.
     """
     key = derive_key("feedline item", seed, epoch, encode_index(index), struct.pack("<Q", place))
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
+    return np.random.Generator(np.random.Philox(_KeyWords(key)))
