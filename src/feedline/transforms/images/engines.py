@@ -157,20 +157,26 @@ class _FastEngine(threading.local):
             else:
                 middle = self.library.ImageData(width, source.height, kind)
                 first, box = (0.0, left, float(source.height), columns), (top, 0.0, rows, float(width))
-            self.resizer.resize(source, middle, self._options(filter, antialias, first))
+            self.resizer.resize(source, middle, self._options(filter, antialias, first, source))
             source = middle
-        self.resizer.resize(source, self.target, self._options(filter, antialias, box))
+        self.resizer.resize(source, self.target, self._options(filter, antialias, box, source))
 
-    def _options(self, filter: str, antialias: bool, box: Box) -> Any:
+    def _options(self, filter: str, antialias: bool, box: Box, source: Any) -> Any:
         options = self.options.get((filter, antialias))
-        library = self.library
         if options is None:
-            options = library.ResizeOptions(use_alpha=False)
-            algorithm = library.Algorithm.convolution if antialias else library.Algorithm.interpolation
-            kernel = library.FilterType["catmull_rom" if filter == "bicubic" else filter]
-            options.rust_options = options.rust_options.set_resize_alg(algorithm.value, kernel.value, 2)
-            self.options[filter, antialias] = options
-        options.crop_box = library.CropBox(left=box[1], top=box[0], width=box[3], height=box[2])
+            options = self.options[filter, antialias] = self._new_options(filter, antialias)
+        if box == (0.0, 0.0, source.height, source.width):
+            return options
+        options = options.copy()
+        options.crop_box = self.library.CropBox(left=box[1], top=box[0], width=box[3], height=box[2])
+        return options
+
+    def _new_options(self, filter: str, antialias: bool) -> Any:
+        library = self.library
+        options = library.ResizeOptions(use_alpha=False)
+        algorithm = library.Algorithm.convolution if antialias else library.Algorithm.interpolation
+        kernel = library.FilterType["catmull_rom" if filter == "bicubic" else filter]
+        options.rust_options = options.rust_options.set_resize_alg(algorithm.value, kernel.value, 2)
         return options
 
 
