@@ -131,9 +131,16 @@ def load(path: str, n: int, d: int, ahead: int) -> Callable[[Batches], None]:
 
     dataset = feedline.NdfDataset(path)
 
+    class Given:
+        def __init__(self, indices: np.ndarray) -> None:
+            self.indices = indices
+
+        def order(self, length: int, epoch: int) -> np.ndarray:
+            return self.indices
+
     def run(batches: Batches) -> None:
-        order = np.concatenate(batches)
-        for _ in feedline.DataLoader(dataset, batch_size=len(batches[0]), sampler=order):
+        sampler = Given(np.concatenate(batches))
+        for _ in feedline.DataLoader(dataset, batch_size=len(batches[0]), sampler=sampler):
             pass
 
     return run

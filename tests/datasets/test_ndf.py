@@ -374,6 +374,25 @@ def test_a_file_system_that_cant_tell_what_is_in_memory_gets_hints(path, monkeyp
     assert len(given) == 3
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="needs posix_fadvise")
+def test_once_all_was_in_memory_for_a_while_few_hints_look_again_and_what_is_missing_is_noticed(
+    path, monkeypatch
+):
+    dataset = NdfDataset(path)
+    probed = []
+    monkeypatch.setattr(
+        positional.OpenFile, "are_resident", lambda file, offsets: probed.append(offsets) or True
+    )
+    for _ in range(116):
+        dataset.prefetch(range(64))
+    assert 16 + 20 <= len(probed) <= 16 + 34
+    assert [len(offsets) for offsets in (probed[0], probed[-1])] == [8, 4]
+    hints = Hints(monkeypatch, resident=False)
+    for _ in range(6):
+        dataset.prefetch([9, 3])
+    assert len(hints.given) >= 6
+
+
 def test_runs_of_neighbours_are_found():
     starts, counts = runs_of(np.array([5, 6, 7, 2, 9, 10, 10]))
     assert (starts.tolist(), counts.tolist()) == ([0, 3, 4, 6], [3, 1, 2, 1])

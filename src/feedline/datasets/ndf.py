@@ -131,7 +131,9 @@ class NdfDataset(Named):
 
     def prefetch(self, indices: Sequence[int] | Int64Array) -> None:
         """Let the system read the items `indices` ahead, if they are not in memory; a hint, returns at once."""
-        self._open().hint(check_indices(indices, self.n, "NdfDataset"))
+        reader = self._open()
+        if not reader.skips_hint():
+            reader.hint(check_indices(indices, self.n, "NdfDataset"))
 
     def close(self) -> None:
         """Close the file; the next read opens it again. Not needed: it closes when the dataset goes."""

@@ -8,8 +8,8 @@ Note [gathering]
     put back); there are as many as there were ever threads reading at once.
 
 Note [changed files]
-    After every gather the file's size and time of change are compared with those it had when it was opened: a file
-    that was cut, or written over in place, is an error, never rows of two versions. A file that was deleted, or
+    After every gather (before it, from a map) the file's size and time of change are compared with those it had when it
+    was opened: a file that was cut, or written over in place, is an error, never rows of two versions. A file that was deleted, or
     replaced by renaming another over it, goes on giving its old rows, for the descriptor is still open.
 """
 
@@ -96,6 +96,7 @@ class NdfReader:
             NdfError: the file was cut or written over since it was opened; what `x` and `y` hold is undefined then.
         """
         if self._map is not None:
+            # Before, since touching what was cut off would end the process; the next batch's check comes after this one.
             self.check_unchanged()
         if len(places):
             whole = self._as_whole_rows(x, y)
@@ -105,7 +106,8 @@ class NdfReader:
                 self._read_run(int(places[0]), whole.reshape(-1).data)
             else:
                 self._gather_by_blocks(places, x, y)
-        self.check_unchanged()
+        if self._map is None:
+            self.check_unchanged()
 
     def _as_whole_rows(self, x: Array, y: Array) -> Array | None:
         # Where one of the two is empty, the other is the rows as they lie on disk, if dtype and byte order agree.
@@ -163,19 +165,26 @@ class NdfReader:
             self._map.gather(np.array([place], np.int64), row.view(np.uint8))
         else:
             self._read_run(place, row.view(np.uint8).reshape(-1).data)
-        self.check_unchanged()
+            self.check_unchanged()
         native: Array = row[0].astype(np.float64, copy=False)
         return native
+
+    def skips_hint(self) -> bool:
+        """Tell whether the next hint can be left out: nothing was missing for a while, and one of four looks again."""
+        if self._warm_for < 16:
+            return False
+        # Threads may lose a count to each other, which changes nothing but when somebody looks again.
+        self._warm_for += 1
+        return self._warm_for % 4 != 0
 
     def hint(self, places: Int64Array) -> None:
         """Ask the system to read the rows `places` ahead, unless they seem to be in memory; returns at once."""
         # Hints for what is in memory already cost a third of the reads themselves, and gain nothing. A few rows, spread
-        # over all, are probed; two are enough once nothing was missing for a while.
-        probes = 8 if self._warm_for < 16 else 2
+        # over all, are probed.
+        probes = 8 if self._warm_for < 16 else 4
         row_bytes = self.header.row_bytes
-        some = places[:: max(1, len(places) // probes)].tolist()
-        if self.file.are_resident(HEADER_BYTES + place * row_bytes for place in some):
-            # Threads may lose a count to each other, which changes nothing but the number of probes.
+        some = places[:: max(1, -(-len(places) // probes))].tolist()
+        if self.file.are_resident([HEADER_BYTES + place * row_bytes for place in some]):
             self._warm_for += 1
             return
         self._warm_for = 0
