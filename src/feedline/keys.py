@@ -121,7 +121,7 @@ def shuffle_state(purpose: str, seed: int, epoch: int, *rest: bytes) -> np.rando
     return np.random.RandomState(np.random.MT19937(sequence))
 
 
-class _KeyWords(ISeedSequence):  # type: ignore[misc]
+class _KeyWords(ISeedSequence):
     """Hands 16 bytes to Philox as its key; `Philox(key=...)` does the same, but first asks the system for entropy."""
 
     def __init__(self, key: bytes) -> None:
@@ -138,4 +138,5 @@ def item_generator(seed: int, epoch: int, index: Any, place: int) -> np.random.G
     them may change between NumPy versions.
     """
     key = derive_key("feedline item", seed, epoch, encode_index(index), struct.pack("<Q", place))
-    return np.random.Generator(np.random.Philox(_KeyWords(key)))
+    # NumPy takes any ISeedSequence; its type hints know SeedSequence alone.
+    return np.random.Generator(np.random.Philox(_KeyWords(key)))  # type: ignore[arg-type]
