@@ -135,11 +135,14 @@ def test_an_interrupt_is_exit_code_130_without_a_traceback(cli, odd_command) -> 
     assert (result.code, result.out, result.err) == (130, "", "feedline: interrupted\n")
 
 
-def test_an_interrupt_from_the_keyboard_ends_a_running_demo_with_130(start_cli, tmp_path) -> None:
+@pytest.mark.parametrize(
+    "place", ["epoch  1 ", "epoch  8 "], ids=["in its own process", "in the second process"]
+)
+def test_an_interrupt_from_the_keyboard_ends_a_running_demo_with_130(start_cli, tmp_path, place) -> None:
     pytest.importorskip("sklearn", reason="the demo needs the extra 'demo'")
     with start_cli("demo", "--dir", tmp_path, start_new_session=True) as process:
         line = ""
-        while "epoch" not in line:
+        while place not in line:
             line = process.stdout.readline()
             assert line, process.stderr.read()
         os.killpg(process.pid, signal.SIGINT)

@@ -16,6 +16,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from feedline.cli.main import INTERRUPTED
+
 __all__ = ["COMMANDS", "invoke"]
 
 #: The name of each command and the module with its function `command`, in the order in which `--help` lists them.
@@ -92,6 +94,6 @@ def invoke(arguments: Sequence[str]) -> int:
         return 2
     except typer.Abort:  # how older versions of typer tell of Ctrl-C
         raise KeyboardInterrupt from None
-    if code == 130:  # how newer ones do
+    if code == INTERRUPTED:  # how newer ones do
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0

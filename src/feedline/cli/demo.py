@@ -29,6 +29,7 @@ from rich.table import Table
 import feedline
 from feedline import save_ndf
 from feedline.cli.digits import Classifier, Digits, load_digits
+from feedline.cli.main import INTERRUPTED
 from feedline.cli.training import EPOCHS, SEED, EpochEnd, Run, one_thread_for_sums
 from feedline.cli.wording import count, printable, size
 from feedline.errors import FeedlineError
@@ -49,7 +50,10 @@ def command(
     """Train on real digits streamed from an .ndf file; stop in mid-epoch, resume in a new process, compare the bits."""
     console = Console(highlight=False)
     if resume_in is not None:
-        _resume(resume_in, console)
+        try:
+            _resume(resume_in, console)
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None  # the first process hears of it, too, and says so
         return
     digits = load_digits()
     if folder is not None:

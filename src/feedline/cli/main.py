@@ -21,8 +21,9 @@ from collections.abc import Callable, Sequence
 from feedline.cli.wording import describe_error
 from feedline.errors import MissingExtraError
 
-__all__ = ["run"]
+__all__ = ["INTERRUPTED", "run"]
 
+#: The exit code after Ctrl-C, as shells have it: 128 and the number of the signal.
 INTERRUPTED = 130
 
 
