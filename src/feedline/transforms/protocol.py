@@ -33,6 +33,10 @@ class RowSource(Protocol):
         """Return memory for the item at `position` of the batch."""
         ...
 
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], /) -> npt.NDArray[Any]:
+        """Return memory that is used again once nobody sees it any more."""
+        ...
+
 
 class ItemContext:
     """What a transform may know of its item.
@@ -83,6 +87,16 @@ class ItemContext:
         if self._memory is None:
             return np.empty(shape, dtype)
         return self._memory.row(self._position, shape, np.dtype(dtype))
+
+    def temporary(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return C-contiguous, writable memory for what one step hands to the next, its content undefined.
+
+        It has been used before, where that can be: fresh memory for every image costs more page faults than the work
+        that it is for. An ordinary array otherwise: it stays valid as long as somebody sees it.
+        """
+        if self._memory is None:
+            return np.empty(shape, dtype)
+        return self._memory.allocate(shape, np.dtype(dtype))
 
     def __repr__(self) -> str:
         return f"ItemContext(index={self.index!r}, epoch={self.epoch}, seed={self.seed}, place={self.place})"

@@ -45,7 +45,8 @@ class ToFloat(ImageStep):
 
     def apply(self, image: Image, context: ItemContext) -> Image:
         """Return a new float32 image."""
-        values = np.array(image, np.float32, order="C")
+        values = context.temporary(image.shape, np.float32)
+        values[...] = image
         values /= np.float32(np.iinfo(image.dtype).max)
         return values
 
@@ -103,7 +104,8 @@ class Normalize(ImageStep):
     def apply(self, image: Image, context: ItemContext) -> Image:
         """Return a new float32 image."""
         shape = (-1, 1, 1) if self.layout == "CHW" else (-1,)
-        values = np.subtract(image, np.array(self.mean, np.float32).reshape(shape), order="C")
+        values = context.temporary(image.shape, np.float32)
+        np.subtract(image, np.array(self.mean, np.float32).reshape(shape), out=values)
         values /= np.array(self.std, np.float32).reshape(shape)
         return values
 

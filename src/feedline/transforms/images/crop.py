@@ -10,8 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from feedline.errors import OptionError
 from feedline.transforms.images.arguments import flag, height_width, interval, whole
 from feedline.transforms.images.convolution import Filter
@@ -275,7 +273,7 @@ class RandomResizedCrop(ImageStep):
 
     def from_part(self, part: Image, box: tuple[float, float, float, float], context: ItemContext) -> Image:
         """Return the part at `box`, resized."""
-        out = np.empty((*self.size, part.shape[2]), part.dtype)
+        out = context.temporary((*self.size, part.shape[2]), part.dtype)
         resize_into(part, box, out, self.filter, self.antialias)
         return out
 

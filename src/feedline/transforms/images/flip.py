@@ -29,7 +29,7 @@ def rows_and_columns(step: ImageStep) -> tuple[int, int]:
     return (1, 2) if step.layout == "CHW" else (0, 1)
 
 
-def mirrored(image: Image, step: ImageStep) -> Image:
+def mirrored(image: Image, step: ImageStep, context: ItemContext) -> Image:
     """Return `image` with left and right changed over.
 
     A new array for HWC: pixels that go backwards in memory slow down every step that follows, and OpenCV turns them in
@@ -37,8 +37,9 @@ def mirrored(image: Image, step: ImageStep) -> Image:
     """
     if step.layout == "CHW":
         return np.flip(image, 2)
-    flipped: Image = cv2_module().flip(packed(image), 1)
-    return flipped.reshape(image.shape)
+    flipped = context.temporary(image.shape, image.dtype)
+    cv2_module().flip(packed(image), 1, dst=flipped)
+    return flipped
 
 
 class _AnyLayout(ImageStep):
@@ -59,7 +60,7 @@ class HorizontalFlip(_AnyLayout):
 
     def apply(self, image: Image, context: ItemContext) -> Image:
         """Return the mirrored image."""
-        return mirrored(image, self)
+        return mirrored(image, self, context)
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class RandomHorizontalFlip(_AnyLayout):
 
     def apply(self, image: Image, context: ItemContext) -> Image:
         """Return the image, or its mirror image."""
-        return mirrored(image, self) if context.rng.random() < self.p else image
+        return mirrored(image, self, context) if context.rng.random() < self.p else image
 
 
 @dataclass(frozen=True)
