@@ -134,7 +134,7 @@ class DataLoader:
         whole = transform is None and options.collate_fn is None and not single
         self._batches = BatchLoader(
             items,
-            collate_or_default(options.collate_fn, single),
+            collate_or_default(_bound(options.collate_fn, transform), single),
             single_items=single,
             whole=whole and callable(getattr(self.dataset, "take", None)),
         )
@@ -498,6 +498,16 @@ class _StateMaker:
 
     def __call__(self, progress: Progress) -> dict[str, Any]:
         return self._loader._state_of(progress.position())
+
+
+def _bound(collate_fn: Any, transform: Any) -> Any:
+    """Tell a collate function that asks for it what the transform makes of an item (the layout of an image, say)."""
+    if not getattr(collate_fn, "takes_indices", False) or not callable(getattr(collate_fn, "bind", None)):
+        return collate_fn
+    if hasattr(transform, "result"):
+        return collate_fn.bind(transform.result)
+    follow = getattr(transform, "follow", None)
+    return collate_fn.bind(follow(None) if callable(follow) else None)
 
 
 def _check_dataset(dataset: Any) -> Any:
