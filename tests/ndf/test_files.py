@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from feedline import DataLoader
+from feedline.datasets.combine import Subset
 from feedline.datasets.ndf import NdfDataset
 from feedline.errors import NdfError
 from feedline.ndf.save import save_ndf
@@ -129,5 +131,6 @@ def test_rows_beyond_four_gibibytes_are_read(tmp_path, mmap):
     assert x[:, 0].tolist() == [place + 0.5 for place in known]
     assert y.shape == (len(known), 0)
     assert dataset[-2][0].item() == 0
-    dataset.prefetch(known)
+    batches = list(DataLoader(Subset(dataset, known), batch_size=3))
+    assert np.concatenate([rows for rows, _ in batches])[:, 0].tolist() == [place + 0.5 for place in known]
     os.unlink(path)
