@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 import typer
 from rich.console import Console
 from rich.progress import Progress
@@ -27,13 +29,10 @@ def command(
     header = source.header
     checksum = hashlib.sha256(source.head)
     nan = infinite = 0
-    with Progress(console=Console(stderr=True), transient=True, disable=not os.isatty(2)) as progress:
-        bar = progress.add_task("reading", total=header.n)
-        for block in source.blocks(0, header.n):
-            checksum.update(block.data)
-            nan += int(np.isnan(block).sum())
-            infinite += int(np.isinf(block).sum())
-            progress.advance(bar, len(block))
+    for block in _with_a_bar(source):
+        checksum.update(block.data)
+        nan += int(np.isnan(block).sum())
+        infinite += int(np.isinf(block).sum())
     digest = checksum.hexdigest()
     if as_json:
         facts = {"path": os.fsdecode(file), "n": header.n, "d": header.d, "l": header.l}
@@ -48,3 +47,16 @@ def command(
     print(f"  NaN       {nan:,}")
     print(f"  infinite  {infinite:,}")
     print(f"  sha256    {digest}")
+
+
+def _with_a_bar(source: RowFile) -> Iterator[npt.NDArray[np.float64]]:
+    """Yield all blocks of rows, under a progress bar where somebody can see it."""
+    blocks = source.blocks(0, source.header.n)
+    if not os.isatty(2):
+        yield from blocks
+        return
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("reading", total=source.header.n)
+        for block in blocks:
+            yield block
+            progress.advance(bar, len(block))
