@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +14,7 @@ from feedline.errors import ImageError, OptionError
 from feedline.transforms.images.color import as_mode
 from feedline.transforms.images.exif import turn_upright
 from feedline.transforms.images.formats import bmp, gif, jpeg, png, tiff, webp
-from feedline.transforms.images.formats.raster import Header
+from feedline.transforms.images.formats.raster import Header, Raster
 from feedline.transforms.images.image_type import Image, ImageKind, map_first
 from feedline.transforms.images.limits import DecodeLimits
 from feedline.transforms.images.sniff import Format, format_of
@@ -147,11 +148,11 @@ class Decode(Transform):
 
     def __call__(self, item: Any, context: ItemContext | None = None) -> Any:
         """Return the decoded image, or for a tuple the tuple with its first part decoded."""
-        return map_first(item, self._decode)
+        return map_first(item, lambda source: self._decode(source, context))
 
-    def _decode(self, source: Any) -> Image:
+    def _decode(self, source: Any, context: ItemContext | None) -> Image:
         with named(source):
-            return self.pixels(self.open(read_source(source)))
+            return self.pixels(self.open(read_source(source)), context)
 
     def open(self, data: memoryview) -> Opened:
         """Read the header of `data` and check it against the limits.
@@ -166,15 +167,19 @@ class Decode(Transform):
         self.limits.check(header.width, header.height, max(own, asked), name)
         return Opened(data, name, header)
 
-    def pixels(self, opened: Opened) -> Image:
+    def pixels(self, opened: Opened, context: ItemContext | None = None) -> Image:
         """Decode all pixels of `opened`, in this step's mode, turned upright if it is to.
+
+        The memory is new, or the context's, used before but seen by nobody any more.
 
         Raises:
             ImageError: as the class tells.
         """
         module = _FORMATS[opened.format]
         if opened.format == "JPEG":
-            raster = jpeg.decode(opened.data, opened.header, self.mode, fast=self.fast)
+            take = None if context is None else partial(_temporary, context)
+            pixels = jpeg.decode_rows(opened.data, opened.header, self.mode, fast=self.fast, scratch=take)
+            raster = Raster(pixels)
         else:
             raster = module.decode(opened.data, opened.header, self.mode)
         return np.ascontiguousarray(turn_upright(as_mode(raster, self.mode), opened.header.orientation))
@@ -203,6 +208,10 @@ class Decode(Transform):
             parts.append(f"limits={self.limits!r}")
         parts += [f"{name}=True" for name in ("exif", "fast") if getattr(self, name)]
         return f"Decode({', '.join(parts)})"
+
+
+def _temporary(context: ItemContext, size: int) -> Image:
+    return context.temporary((size,), np.uint8)
 
 
 class named:

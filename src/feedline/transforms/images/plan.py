@@ -64,7 +64,7 @@ class DecodeRegion:
                     return self._part(opened, box, context)
             # Whatever fails from here to the region's own work is the decoder's failure.
             context.place = self._place - 1
-            image = self._decode.pixels(opened)
+            image = self._decode.pixels(opened, context)
         context.place = self._place
         result: Image = self._region(image, context)
         return result

@@ -30,9 +30,9 @@ from feedline.errors import ImageError, MissingExtraError
 from feedline.transforms.images.color import cmyk_to_rgb, to_gray, to_rgba
 from feedline.transforms.images.exif import orientation_of
 from feedline.transforms.images.formats.codec import run_codec
-from feedline.transforms.images.formats.raster import Header, Raster
+from feedline.transforms.images.formats.raster import Header
 
-__all__ = ["JpegHeader", "decode", "decode_rows", "read_header"]
+__all__ = ["JpegHeader", "decode_rows", "read_header"]
 
 _STANDALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -161,15 +161,6 @@ def _frame(data: memoryview, marker: int, start: int, end: int) -> dict[str, Any
     }
 
 
-def decode(data: memoryview, header: JpegHeader, mode: str | None, fast: bool = False) -> Raster:
-    """Decode the whole picture to new memory: gray (for modes "L" and "LA", too), RGB or (for mode "RGBA") RGBA.
-
-    Raises:
-        ImageError: `"truncated"`, `"corrupt"` or `"unsupported"`.
-    """
-    return Raster(decode_rows(data, header, mode, fast=fast))
-
-
 def decode_rows(
     data: memoryview,
     header: JpegHeader,
@@ -187,7 +178,7 @@ def decode_rows(
     less exact DCT and upsampling.
 
     Raises:
-        ImageError: as `decode`, for what is wrong in the rows asked for, or anywhere.
+        ImageError: `"truncated"`, `"corrupt"` or `"unsupported"`, for what is wrong in the rows asked for, or anywhere.
     """
     space = _space(header, mode)
     take = np.empty if scratch is None else scratch

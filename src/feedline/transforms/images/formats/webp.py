@@ -48,6 +48,8 @@ def read_header(data: memoryview, exif: bool) -> WebpHeader:
 
 def _size(data: memoryview) -> tuple[int, int, bool]:
     name = bytes(data[12:16])
+    if len(name) < 4:
+        raise IndexError
     if name == b"VP8X":
         flags = data[20]
         sides = int.from_bytes(data[24:30], "little") if len(data) >= 30 else None
