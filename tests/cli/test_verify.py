@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 
 import numpy as np
 import pytest
@@ -77,3 +79,22 @@ def test_a_folder_is_refused_in_one_line(cli, tmp_path) -> None:
     result = cli("verify", tmp_path)
     assert (result.code, result.out) == (1, "")
     assert result.err.endswith(f": {tmp_path}\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_on_a_terminal_there_is_a_progress_bar_beside_the_result(
+    start_cli, make_ndf, rows, monkeypatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = os.openpty()
+    with start_cli("verify", make_ndf(rows), stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other side is closed
+            while part := os.read(ours, 4096):
+                shown += part
+        out, _ = process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"reading" in shown
+    assert "a whole .ndf file" in out
