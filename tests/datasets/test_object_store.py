@@ -278,7 +278,7 @@ def test_a_store_of_a_wrong_type_is_refused(wrong: Any) -> None:
         ({"timeout": "30s"}, TypeError, "timeout"),
         ({"max_bytes": 0}, OptionError, "max_bytes"),
         ({"max_bytes": 1.5}, TypeError, "max_bytes"),
-        ({"max_bytes": True}, OptionError, "max_bytes"),
+        ({"max_bytes": True}, TypeError, "max_bytes"),
     ],
 )
 def test_a_bad_option_is_refused_when_built(options: Any, error: type[Exception], message: str) -> None:

@@ -120,7 +120,7 @@ def test_an_object_that_is_not_there_is_not_found(server: StoreServer) -> None:
     assert isinstance(error, OSError)
     assert (error.kind, error.index, error.attempts) == ("not_found", 1, 1)
     assert error.location == f"{server.place}/not there"
-    assert str(error).startswith(f"item 1, {server.place}/not there: there is no such object")
+    assert str(error).startswith(f"item 1: {server.place}/not there: there is no such object")
     assert error.__cause__ is None
     assert error.__context__ is None
     copy = pickle.loads(pickle.dumps(error))

@@ -77,8 +77,8 @@ def test_a_passing_status_is_tried_again_as_often_as_told(faulty_store: FaultySt
     error = fetch(dataset_of(faulty_store.s3(), ["k"], retry=Retry(2, 0.001, 0.01)))
     assert (error.kind, error.status, error.attempts) == ("status", status, 3)
     assert len(faulty_store.requests) == 3
-    assert f"item 0, s3://b/k: the store answered {status} " in str(error)
-    assert "(3 requests)" in str(error)
+    assert f"item 0: s3://b/k: the store answered {status} " in str(error)
+    assert "(3 attempts)" in str(error)
 
 
 @pytest.mark.parametrize(

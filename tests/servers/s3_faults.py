@@ -65,7 +65,7 @@ def drop() -> Fault:
 
 def hang() -> Fault:
     """Do not answer until the test lets it."""
-    return lambda store, request: [Hold(store.released), CLOSE]
+    return lambda store, request: [Hold(store.released)]
 
 
 def cut(share: float, then: str) -> Fault:
@@ -74,9 +74,7 @@ def cut(share: float, then: str) -> Fault:
     def fault(store: FaultyStore, request: Request) -> Steps:
         head, mark, body = store.serve(request).partition(b"\r\n\r\n")
         yield head + mark + body[: int(len(body) * share)]
-        if then == "hang":
-            yield Hold(store.released)
-        yield RESET if then == "reset" else CLOSE
+        yield {"reset": RESET, "close": CLOSE, "hang": Hold(store.released)}[then]
 
     return fault
 
@@ -99,7 +97,7 @@ class FaultyStore:
     Attributes:
         objects: what it serves, by key, in the bucket `b`.
         supports_ranges, sends_etags: what it can do.
-        released: ends all that hangs.
+        released: ends all that hangs; a connection stays open then, until the client closes it.
         zeros_sent: bytes of endless bodies.
     """
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
+from feedline.datasets.fetching.limits import DEFAULT_MAX_BYTES, check_positive
 from feedline.datasets.fetching.locations import Locations
 from feedline.datasets.fetching.retry import Retry
 from feedline.datasets.fetching.store_errors import Fault
 from feedline.datasets.fetching.store_locations import StoreLocation, StoreLocationRules
 from feedline.datasets.fetching.store_reader import StoreReader
-from feedline.datasets.fetching.stores import StoreSource, service_of, store_place, store_source
+from feedline.datasets.fetching.stores import (
+    DEFAULT_RETRY,
+    DEFAULT_TIMEOUT,
+    StoreSource,
+    service_of,
+    store_place,
+    store_source,
+)
 from feedline.datasets.kind import Named
 from feedline.datasets.protocol import AsyncDataset
-from feedline.errors import FetchError, OptionError
+from feedline.errors import FetchError
 
 __all__ = ["ObjectStoreDataset"]
-
-_DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 
 
 class ObjectStoreDataset(Named, AsyncDataset):
@@ -32,11 +37,10 @@ class ObjectStoreDataset(Named, AsyncDataset):
             decoded or tidied.
         ranges: instead of `keys`, a list of `(key, start, end)`: the bytes from `start` to `end`, `end` not included.
         max_bytes: the largest item. A larger object is not read at all.
-        retry: for a store made from a URL: retries of failed requests, by default `Retry(3, 0.2, 10.0)`. The store's
-            client decides what is retried: connection errors, time-outs, 408, 429, 5xx, and bodies cut short, which it
+        retry: for a store made from a URL: retries of failed requests. The store's client decides what is retried: connection errors, time-outs, 408, 429, 5xx, and bodies cut short, which it
             takes up where they ended if the ETag is still the same. A body that can't be taken up is asked for anew,
             as often as a request would be tried again.
-        timeout: for a store made from a URL: seconds per request, by default 30.
+        timeout: for a store made from a URL: seconds per request; `None` for no limit.
         options: for a store made from a URL: what `obstore.store.from_url` takes (`region=`, `access_key_id=`,
             `skip_signature=True`, `endpoint=`, `client_options=`, ...).
 
@@ -73,14 +77,14 @@ class ObjectStoreDataset(Named, AsyncDataset):
         keys: Iterable[str] | None = None,
         *,
         ranges: Iterable[tuple[str, int, int]] | None = None,
-        max_bytes: int = _DEFAULT_MAX_BYTES,
-        retry: Retry | None = None,
-        timeout: float | None = None,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        retry: Retry = DEFAULT_RETRY,
+        timeout: float | None = DEFAULT_TIMEOUT,
         **options: Any,
     ) -> None:
         if (keys is None) == (ranges is None):
             raise TypeError("give either keys or ranges=[(key, start, end), ...], and not both")
-        self._open(store_source(store, retry, timeout, options), max_bytes)
+        self._open(store_source(store, retry, timeout, options), check_positive("max_bytes", max_bytes))
         if ranges is None:
             self._locations = Locations.listed(self._rules("key"), keys, "keys")
         else:
@@ -92,18 +96,14 @@ class ObjectStoreDataset(Named, AsyncDataset):
         store: Any,
         function: Callable[[int], str | tuple[str, int, int]],
         length: int,
-        *,
-        max_bytes: int = _DEFAULT_MAX_BYTES,
-        retry: Retry | None = None,
-        timeout: float | None = None,
         **options: Any,
     ) -> ObjectStoreDataset:
-        """Make a dataset whose items lie where `function(index)` says, a key or a `(key, start, end)`.
+        """Make a dataset whose item `i` lies where `function(i)` says, a key or a `(key, start, end)`.
 
-        The function is called when an item is fetched, on the event loop; what it raises is the error of that item.
+        The function is called when an item is fetched, on the event loop; what it raises is the error of that item, and
+        a key or range that can't be is a `FetchError` (`"location"`) of that item. `options` are those of the class.
         """
-        dataset = cls.__new__(cls)
-        dataset._open(store_source(store, retry, timeout, options), max_bytes)
+        dataset = cls(store, [], **options)
         dataset._locations = Locations.from_function(dataset._rules("either"), function, length)
         return dataset
 
@@ -115,21 +115,21 @@ class ObjectStoreDataset(Named, AsyncDataset):
         columns: Mapping[str, Any] | None = None,
         *,
         length: int | None = None,
-        max_bytes: int = _DEFAULT_MAX_BYTES,
-        retry: Retry | None = None,
-        timeout: float | None = None,
         **options: Any,
     ) -> ObjectStoreDataset:
         """Make a dataset whose keys are a template filled from columns, such as `"{split}/{index:06}.jpg"`.
 
         Args:
-            store: as for the class, like the options that are not told here.
+            store: as for the class.
             template: text with `{index}` and the names of columns in braces; `{{` and `}}` for braces.
-            columns: a sequence of ints or strings for each name; strings may have no `/`.
+            columns: a sequence of ints or strings (`Column`) for each name, all of one length; strings may have no `/`.
             length: number of items, if only `{index}` is used.
+            options: those of the class.
+
+        Raises:
+            TypeError, OptionError: as the class does, and for the template; with the byte offset or the column.
         """
-        dataset = cls.__new__(cls)
-        dataset._open(store_source(store, retry, timeout, options), max_bytes)
+        dataset = cls(store, [], **options)
         dataset._locations = Locations.from_template(dataset._rules("key"), template, columns, length)
         return dataset
 
@@ -161,9 +161,9 @@ class ObjectStoreDataset(Named, AsyncDataset):
     async def aclose(self) -> None:
         """Do nothing: the client's connections belong to no event loop, and end with the store."""
 
-    def _open(self, source: StoreSource, max_bytes: Any) -> None:
+    def _open(self, source: StoreSource, max_bytes: int) -> None:
         self._source = source
-        self._max_bytes = _check_max_bytes(max_bytes)
+        self._max_bytes = max_bytes
         store = source.open()
         self._service = service_of(store)
         self._place = store_place(store)
@@ -178,9 +178,9 @@ class ObjectStoreDataset(Named, AsyncDataset):
 
     def _error(self, index: int, location: StoreLocation, fault: Fault, attempts: int) -> FetchError:
         shown = self._locations.show(location)
-        requests = "1 request" if attempts == 1 else f"{attempts} requests"
+        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
         return FetchError(
-            f"item {index}, {shown}: {fault.reason} ({requests})",
+            f"item {index}: {shown}: {fault.reason} ({tries})",
             kind=fault.kind,
             index=index,
             location=shown,
@@ -197,13 +197,3 @@ class ObjectStoreDataset(Named, AsyncDataset):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._open(state["source"], state["max_bytes"])
         self._locations = state["locations"]
-
-
-def _check_max_bytes(value: Any) -> int:
-    try:
-        limit = operator.index(value)
-    except TypeError:
-        raise TypeError(f"max_bytes must be an int, not {type(value).__name__} {value!r}") from None
-    if isinstance(value, bool) or limit < 1:
-        raise OptionError(f"max_bytes must be an int of at least 1, not {value!r}")
-    return limit

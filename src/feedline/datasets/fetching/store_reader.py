@@ -84,7 +84,9 @@ class StoreReader:
         meta = result.meta
         size = meta["size"]
         if size > self._max_bytes:
-            # The body has not been asked for yet; dropping the result closes the connection.
+            # Dropping the body closes the connection. It is taken out of the result first: the client's threads may hold
+            # that a while longer.
+            result.stream()
             return Fault("too_large", self._too_large(size))
         try:
             data = bytes(await result.bytes_async())

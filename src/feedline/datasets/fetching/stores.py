@@ -160,7 +160,7 @@ def _check_url(url: str) -> str:
     if parts.query or parts.fragment or "?" in url or "#" in url:
         raise OptionError(
             f"the URL {shown!r} has a query or fragment, which would not reach the store: pass options as keywords "
-            "(such as sas_token=...); for presigned URLs use HttpDataset"
+            "(such as sas_key=...); for presigned URLs use HttpDataset"
         )
     if any(segment in (".", "..") for segment in unquote(parts.path).split("/")) or "//" in parts.path:
         raise OptionError(
