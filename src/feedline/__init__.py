@@ -4,6 +4,7 @@ from feedline.collate.default import default_collate
 from feedline.collate.padded import padded_collate
 from feedline.datasets.arrays import ArrayDataset
 from feedline.datasets.combine import ConcatDataset, MapDataset, Subset
+from feedline.datasets.mixture import MixtureDataset
 from feedline.datasets.ndf import NdfDataset
 from feedline.datasets.protocol import AsyncDataset, Dataset, IterableDataset
 from feedline.datasets.stream import shuffle_buffer
@@ -57,6 +58,7 @@ __all__ = [
     "MapDataset",
     "MaskedBatch",
     "MissingExtraError",
+    "MixtureDataset",
     "NdfDataset",
     "NdfError",
     "NdfWriter",

@@ -136,10 +136,13 @@ class BatchLoader:
 
     def load(self, task: Task, run: Run) -> list[Outcome]:
         """Load `task`; never raises, but for a `KeyboardInterrupt` where `run` is interruptible."""
-        if self.take is not None and task.error is None and isinstance(task.indices, np.ndarray):
-            outcomes = self._load_whole(task)
-            if outcomes is not None:
-                return outcomes
+        if self.take is not None and task.error is None:
+            indices = _as_array(task.indices)
+            if indices is not None:
+                task.indices = indices
+                outcomes = self._load_whole(task)
+                if outcomes is not None:
+                    return outcomes
         outcomes = []
         for offset in range(task.count):
             if run.cancelled is not None and run.cancelled():
@@ -245,6 +248,19 @@ class BatchLoader:
     def failed_collation(self, task: Task, error: BaseException) -> Outcome:
         """Return the outcome of a batch whose items could not be collated in the calling thread."""
         return Outcome(task.number, error=_collation_error(error, task, task.indices, Run().worker))
+
+
+def _as_array(indices: Any) -> npt.NDArray[np.int64] | None:
+    """Return the indices for `take`, which knows no keys but ints; `None` if there are others."""
+    if isinstance(indices, np.ndarray):
+        return indices
+    # Plain ints are all that a user's sampler leaves of integer-like values.
+    if list(map(type, indices)).count(int) == len(indices):
+        try:
+            return np.array(indices, np.int64)
+        except OverflowError:
+            return None
+    return None
 
 
 def _collation_error(error: BaseException, task: Task, indices: Any, worker: str) -> Exception:

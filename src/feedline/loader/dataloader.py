@@ -31,6 +31,7 @@ from feedline.loader.plan import OrderPlan, Plan
 from feedline.loader.progress import Position, Progress
 from feedline.loader.source import (
     BatchOrderSource,
+    GivenOrder,
     IterableSource,
     OrderSource,
     Source,
@@ -549,6 +550,8 @@ def _source_of(dataset: Any, options: LoaderOptions) -> Source:
     size = options.batch_size or 1
     if sampler is None:
         sampler = RandomSampler(options.seed) if options.shuffle else SequentialSampler()
+    if isinstance(sampler, np.ndarray) and sampler.ndim == 1 and sampler.dtype.kind in "iu":
+        sampler = GivenOrder(sampler)
     if callable(getattr(sampler, "order", None)):
         return OrderSource(dataset, sampler, size, options.drop_last)
     return IterableSource(dataset, sampler, size, options.drop_last)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["generation"]
+__all__ = ["current", "generation"]
 
-_generation = 0
+#: A number that is another one in every forked child; read it through `generation()`, or here where calls count.
+current = 0
 
 
 def _count() -> None:
-    global _generation
-    _generation += 1
+    global current
+    current += 1
 
 
 if hasattr(os, "register_at_fork"):
@@ -20,4 +21,4 @@ if hasattr(os, "register_at_fork"):
 
 def generation() -> int:
     """Return a number that is another one in every forked child; costs no system call."""
-    return _generation
+    return current

@@ -17,7 +17,7 @@ from feedline.loader import forks
 from feedline.loader.batch import Outcome
 from feedline.loader.execution.protocol import Session
 from feedline.loader.fill import check_targets, fill_from
-from feedline.loader.ordering import Cursor
+from feedline.loader.ordering import Cursor, cursor_at
 from feedline.loader.plain import DETOUR, PlainLane
 from feedline.loader.plan import Plan
 from feedline.loader.progress import Progress
@@ -103,14 +103,16 @@ class DataLoaderIterator:
     def __next__(self) -> Any:
         """Return the next batch, or raise the error that belongs to it; the following call goes on behind it."""
         plain = self._plain
-        if plain is not None and self._closed is None and self._generation == forks.generation():
+        if plain is not None and self._closed is None and self._generation == forks.current:
             progress = self._progress
             number = progress.cursor.next
             value = plain(number)
             if value is not DETOUR:
                 # On the main thread a Ctrl-C before this line leaves the batch to the next call.
-                progress.cursor = Cursor(number + 1)
-                self._tally.add_plain(len(plain.rows))
+                progress.cursor = cursor_at(number + 1)
+                tally = self._tally
+                tally.batches += 1
+                tally.items += plain.count
                 return (self._listed(plain.rows), value) if self._with_indices else value
             self._submitted = max(self._submitted, number)
             if self._session.outcomes.peek(progress.cursor) is not None:

@@ -9,7 +9,7 @@ A test holds both ways against each other, batch by batch and error by error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from operator import length_hint
 from time import perf_counter
@@ -38,10 +38,12 @@ class PlainLane:
 
     Attributes:
         rows: indices of the batch that was given last.
+        count: how many.
         fetch_seconds, collate_seconds: spent so far, for the statistics.
     """
 
-    rows: Sequence[Any] | npt.NDArray[np.int64] = ()
+    rows: Any = ()
+    count = 0
     fetch_seconds = 0.0
     collate_seconds = 0.0
 
@@ -57,7 +59,7 @@ class PlainItems(PlainLane):
         self._load = load
         self._plan = plan
         self._outcomes = outcomes
-        self._get = load.items.dataset.__getitem__
+        self._dataset = load.items.dataset
         self._collate = _bound_collate(load)
         self._blocks = max(1, INDEX_BLOCK // plan.batch_size)
         self._first = 0
@@ -71,10 +73,10 @@ class PlainItems(PlainLane):
                 return DETOUR
             place = 0
         rows = self._indices[place]
-        get, positions = self._get, iter(rows)
+        dataset, positions = self._dataset, iter(rows)
         start = perf_counter()
         try:
-            items = [get(index) for index in positions]
+            items = [dataset[index] for index in positions]
             if hasattr(items[0], "__await__"):
                 refuse_awaitable(items, self._load.items.dataset)
         except KeyboardInterrupt:
@@ -95,6 +97,7 @@ class PlainItems(PlainLane):
         self.fetch_seconds += fetched - start
         self.collate_seconds += perf_counter() - fetched
         self.rows = rows
+        self.count = len(rows)
         return value
 
     def _read(self, number: int) -> bool:
@@ -126,6 +129,8 @@ class PlainWhole(PlainLane):
         self._take = load.take
         self._allocate = load.pool.allocate
         self._plan = plan
+        self._size = plan.batch_size
+        self._place = 0
         self._group = group
         self._first = 0
         self._values: list[Any] = []
@@ -138,12 +143,18 @@ class PlainWhole(PlainLane):
             if not self._read(number):
                 return DETOUR
             place = 0
-        start = place * self._plan.batch_size
-        self.rows = self._indices[start : start + self._plan.batch_size]
+        self._place = place
+        self.count = min(self._size, len(self._indices) - place * self._size)
         value = self._values[place]
         # Not kept: a batch's memory is free again when the user drops it.
         self._values[place] = None
         return value
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Indices of the batch that was given last; made when they are asked for."""
+        start = self._place * self._size
+        return self._indices[start : start + self._size]
 
     def _read(self, number: int) -> bool:
         task = self._plan.task(number, self._group)
@@ -153,8 +164,7 @@ class PlainWhole(PlainLane):
         start = perf_counter()
         try:
             value = self._take(task.indices, self._allocate)
-            size = self._plan.batch_size
-            values = [value] if task.count == 1 else split_batch(value, task.count, size)
+            values = [value] if task.count == 1 else split_batch(value, task.count, self._size)
         except Exception:
             return False
         self.fetch_seconds += perf_counter() - start

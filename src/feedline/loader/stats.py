@@ -35,11 +35,6 @@ class Tally:
         if outcome.failures:
             self.failed_items += len(outcome.failures)
 
-    def add_plain(self, rows: int) -> None:
-        """Count one batch of the short cut."""
-        self.batches += 1
-        self.items += rows
-
     def waited(self, seconds: float) -> None:
         """Count time that the consumer waited for a batch."""
         self.wait_seconds += seconds
