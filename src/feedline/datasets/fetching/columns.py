@@ -92,7 +92,7 @@ class Column:
 
 
 def _sequence_kind(values: Sequence[Any]) -> Literal["int", "str"]:
-    first: Literal["int", "str"] = "str" if values and isinstance(values[0], str) else "int"
+    first: Literal["int", "str"] = "str" if len(values) and isinstance(values[0], str) else "int"
     for position, value in enumerate(values):
         good = isinstance(value, str) if first == "str" else isinstance(value, (int, np.integer))
         if not good or isinstance(value, bool):
