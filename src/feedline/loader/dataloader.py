@@ -26,7 +26,7 @@ from feedline.loader.groups import can_split
 from feedline.loader.iterator import DataLoaderIterator, Pace
 from feedline.loader.options import LoaderOptions, check_map_options, check_stream_options
 from feedline.loader.ordering import Cursor
-from feedline.loader.plain import PlainItems, PlainLane, PlainWhole
+from feedline.loader.plain import Delivered, PlainItems, PlainLane, PlainWhole
 from feedline.loader.plan import OrderPlan, Plan
 from feedline.loader.progress import Position, Progress
 from feedline.loader.source import (
@@ -216,14 +216,17 @@ class DataLoader:
 
     def _plain_lane(self, plan: Plan, session: Session) -> PlainLane | None:
         """Return the short cut, where one may be taken."""
-        load = self._batches
-        is_serial = type(session) is SerialSession
-        if not (is_serial and isinstance(plan, OrderPlan) and plan.can_group and self._hint() is None):
+        load, options = self._batches, self.options
+        if not (isinstance(plan, OrderPlan) and plan.can_group and self._hint() is None):
             return None
+        if type(session) is not SerialSession:
+            # The usual way counts bytes, and what was delivered out of order.
+            plain = options.in_order and options.prefetch_bytes is None
+            return Delivered(session.outcomes, self._tally) if plain else None
         if load.take is not None:
-            return PlainWhole(load, plan, self._group_size())
+            return PlainWhole(load, plan, self._group_size(), self._tally)
         if load.is_plain and not callable(getattr(self.dataset, "__getitems__", None)):
-            return PlainItems(load, plan, session.outcomes)
+            return PlainItems(load, plan, session.outcomes, self._tally)
         return None
 
     def _group_size(self) -> int:

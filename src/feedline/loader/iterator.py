@@ -89,6 +89,8 @@ class DataLoaderIterator:
         self._generation = forks.generation()
         self._submitted = progress.cursor.next
         self._hinted = progress.cursor.next
+        # The short cut submits more once so few batches are open that a whole group has room again.
+        self._low = pace.window - pace.group + 1 if pace.eager else -1
         self._largest = 0
         self._broken: BaseException | None = None
         self._closed: str | None = None
@@ -113,10 +115,15 @@ class DataLoaderIterator:
                 tally = self._tally
                 tally.batches += 1
                 tally.items += plain.count
+                if self._pace.eager:
+                    self._session.outcomes.remove(number)
+                    if self._submitted - number <= self._low:
+                        self._refill_later()
                 return (self._listed(plain.rows), value) if self._with_indices else value
-            self._submitted = max(self._submitted, number)
-            if self._session.outcomes.peek(progress.cursor) is not None:
-                self._submitted = number + 1
+            if not self._pace.eager:
+                self._submitted = max(self._submitted, number)
+                if self._session.outcomes.peek(progress.cursor) is not None:
+                    self._submitted = number + 1
         outcome = self._receive()
         if outcome is None:
             raise StopIteration

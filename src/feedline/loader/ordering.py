@@ -81,6 +81,10 @@ class Window(Generic[R]):
                 return self._outcomes.get(number)
         return None
 
+    def at(self, number: int) -> R | None:
+        """Return what came of batch `number`, if it is here; it stays."""
+        return self._outcomes.get(number)
+
     def remove(self, number: int) -> None:
         """Forget an outcome that the cursor has passed."""
         self._outcomes.pop(number, None)

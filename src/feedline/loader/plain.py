@@ -1,8 +1,9 @@
-"""The calling thread's short cut: the same batches with the least between the dataset and the consumer.
+"""Short cuts: the same batches with the least between the dataset, or a worker, and the consumer.
 
 Where nothing has to be decided on the way (no workers, no transform, no policy, no time limit), a batch needs no task,
 no outcome and no window: `PlainItems` and `PlainWhole` give it directly. Whatever goes wrong takes a detour: the
-short cut leaves the outcome in the session, or nothing, and the iterator goes on the usual way, which names the fault.
+short cut leaves the outcome in the session, or nothing, and the iterator goes on the usual way, which names the fault. `Delivered` is the consumer's end for workers: an outcome with nothing to tell but a
+batch goes straight to it.
 
 A test holds both ways against each other, batch by batch and error by error.
 """
@@ -24,8 +25,9 @@ from feedline.loader.fetch import refuse_awaitable
 from feedline.loader.groups import split_batch
 from feedline.loader.ordering import Window
 from feedline.loader.plan import OrderPlan
+from feedline.loader.stats import Tally
 
-__all__ = ["DETOUR", "PlainItems", "PlainLane", "PlainWhole"]
+__all__ = ["DETOUR", "Delivered", "PlainItems", "PlainLane", "PlainWhole"]
 
 #: "Go the usual way": the epoch is at its end, or something failed.
 DETOUR: Final = object()
@@ -39,13 +41,10 @@ class PlainLane:
     Attributes:
         rows: indices of the batch that was given last.
         count: how many.
-        fetch_seconds, collate_seconds: spent so far, for the statistics.
     """
 
     rows: Any = ()
     count = 0
-    fetch_seconds = 0.0
-    collate_seconds = 0.0
 
     def __call__(self, number: int) -> Any:
         """Return the batch, or `DETOUR`."""
@@ -55,7 +54,8 @@ class PlainLane:
 class PlainItems(PlainLane):
     """Item by item, collated."""
 
-    def __init__(self, load: BatchLoader, plan: OrderPlan, outcomes: Window[Outcome]) -> None:
+    def __init__(self, load: BatchLoader, plan: OrderPlan, outcomes: Window[Outcome], tally: Tally) -> None:
+        self._tally = tally
         self._load = load
         self._plan = plan
         self._outcomes = outcomes
@@ -94,8 +94,9 @@ class PlainItems(PlainLane):
             task = Task(number, self._plan.epoch, rows)
             self._outcomes.put(self._load.failed_collation(task, error))
             return DETOUR
-        self.fetch_seconds += fetched - start
-        self.collate_seconds += perf_counter() - fetched
+        tally = self._tally
+        tally.fetch_seconds += fetched - start
+        tally.collate_seconds += perf_counter() - fetched
         self.rows = rows
         self.count = len(rows)
         return value
@@ -124,7 +125,8 @@ def _bound_collate(load: BatchLoader) -> Callable[[list[Any]], Any]:
 class PlainWhole(PlainLane):
     """Whole batches by `dataset.take`, small ones in groups."""
 
-    def __init__(self, load: BatchLoader, plan: OrderPlan, group: int) -> None:
+    def __init__(self, load: BatchLoader, plan: OrderPlan, group: int, tally: Tally) -> None:
+        self._tally = tally
         assert load.take is not None
         self._take = load.take
         self._allocate = load.pool.allocate
@@ -167,7 +169,28 @@ class PlainWhole(PlainLane):
             values = [value] if task.count == 1 else split_batch(value, task.count, self._size)
         except Exception:
             return False
-        self.fetch_seconds += perf_counter() - start
+        self._tally.fetch_seconds += perf_counter() - start
         assert isinstance(task.indices, np.ndarray)
         self._first, self._values, self._indices = number, values, task.indices
         return True
+
+
+class Delivered(PlainLane):
+    """Batches that workers have put into the window, in order. They stay there until the iterator has moved on."""
+
+    def __init__(self, outcomes: Window[Outcome], tally: Tally) -> None:
+        self._outcomes = outcomes
+        self._tally = tally
+
+    def __call__(self, number: int) -> Any:
+        """Return batch `number` if it is here, and there is nothing else to say about it."""
+        outcome = self._outcomes.at(number)
+        if outcome is None or outcome.error is not None or outcome.failures or outcome.empty:
+            return DETOUR
+        tally = self._tally
+        tally.fetch_seconds += outcome.fetch_seconds
+        tally.transform_seconds += outcome.transform_seconds
+        tally.collate_seconds += outcome.collate_seconds
+        self.rows = outcome.indices
+        self.count = len(outcome.indices)
+        return outcome.value
