@@ -13,7 +13,7 @@ Note [planning]
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from feedline.transforms.protocol import ItemContext, Transform, check_transform, wants_context
 
@@ -55,6 +55,9 @@ class Compose(Transform):
     >>> Compose([lambda x: x + 1, lambda x: x * 10])(2)
     30
     """
+
+    # The context is optional for who calls a chain by hand; a loader must give it, or all items draw the same numbers.
+    takes_context: ClassVar[bool] = True
 
     def __init__(self, steps: Iterable[Callable[..., Any]], plan: bool = True) -> None:
         if isinstance(steps, (str, bytes)) or not isinstance(steps, Iterable):
