@@ -200,6 +200,8 @@ def _run_lengths(packed: bytes, header: BmpHeader) -> npt.NDArray[np.uint8]:
                 column, row = 0, row + 1
                 continue
             elif value == 1:
+                if row < height - 1:
+                    raise IndexError
                 break
             elif value == 2:
                 column, row, at = column + packed[at], row + packed[at + 1], at + 2

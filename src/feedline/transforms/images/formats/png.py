@@ -164,11 +164,48 @@ def decode(data: memoryview, header: PngHeader, mode: str | None) -> Raster:
         pixels = _sixteen(packed, header)
     else:
         pixels = _run(packed, header, *_MODES[header.depth, header.colour])
+    # The codec is content with a stream that ends early, and leaves zeros: then, and only then, all is counted.
+    if header.interlaced or not pixels[-1].any():
+        _check_size(packed, header)
     if header.colour == _PALETTE:
         return Raster(pixels, _palette(header))
     if header.transparency is not None and header.colour in (_GRAY, _RGB):
         pixels = _with_key(pixels, header)
     return Raster(pixels)
+
+
+_WHOLE = ((0, 0, 1, 1),)
+# Adam7: first row, first column, rows and columns from one pixel to the next (section 8.2).
+_PASSES = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
+_PIECE = 2**16
+
+
+def _check_size(packed: Any, header: PngHeader) -> None:
+    """Check that the stream holds all rows; nothing of it is kept."""
+    samples = 1 if header.colour == _PALETTE else _CHANNELS[header.colour]
+    expected = 0
+    for top, left, down, across in _PASSES if header.interlaced else _WHOLE:
+        rows, columns = -(-(header.height - top) // down), -(-(header.width - left) // across)
+        if rows > 0 and columns > 0:
+            expected += rows * (1 + (columns * samples * header.depth + 7) // 8)
+    stream = zlib.decompressobj()
+    found = 0
+    try:
+        found = len(stream.decompress(packed, _PIECE))
+        while found < expected and stream.unconsumed_tail:
+            found += len(stream.decompress(stream.unconsumed_tail, _PIECE))
+        # What was read already may still come out in pieces.
+        while found < expected and not stream.eof:
+            piece = stream.decompress(b"", _PIECE)
+            if not piece:
+                break
+            found += len(piece)
+    except zlib.error as error:
+        raise ImageError(f"the PNG can't be decoded: {error}", kind="corrupt") from None
+    if found < expected:
+        raise ImageError(
+            f"the PNG's rows are missing: {found} bytes of the {expected} that it declares", kind="truncated"
+        )
 
 
 def _run(packed: Any, header: PngHeader, mode: str, raw: str) -> npt.NDArray[Any]:
