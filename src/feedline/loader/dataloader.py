@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from feedline.datasets.protocol import AsyncDataset, is_stream
-from feedline.errors import OptionError, StateError, TooManyFailures
+from feedline.errors import OptionError, StateError
 from feedline.keys import check_epoch, fresh_seed
 from feedline.loader import forks
-from feedline.loader.batch import BatchLoader, Outcome, collate_or_default
+from feedline.loader.batch import BatchLoader, collate_or_default
 from feedline.loader.builder import LoaderBuilder
+from feedline.loader.choose import bound_collate, check_dataset, source_of
 from feedline.loader.execution.event_loop import EventLoopExecutor
 from feedline.loader.execution.protocol import Executor, Session
 from feedline.loader.execution.serial import SerialExecutor, SerialSession
@@ -24,25 +25,20 @@ from feedline.loader.fetch import ItemLoader
 from feedline.loader.fill import FillSource
 from feedline.loader.groups import can_split
 from feedline.loader.iterator import DataLoaderIterator, Pace
-from feedline.loader.options import LoaderOptions, check_map_options, check_stream_options
+from feedline.loader.ledger import Ledger
+from feedline.loader.options import LoaderOptions
 from feedline.loader.ordering import Cursor
 from feedline.loader.plain import Delivered, PlainItems, PlainLane, PlainWhole
 from feedline.loader.plan import OrderPlan, Plan
 from feedline.loader.progress import Position, Progress
 from feedline.loader.source import (
-    BatchOrderSource,
-    GivenOrder,
-    IterableSource,
     OrderSource,
     Source,
     dataset_length,
 )
 from feedline.loader.state import LoaderState, differences
 from feedline.loader.stats import Tally
-from feedline.loader.streams import DeferredPlan, StreamPlan, StreamSession, StreamSource
-from feedline.samplers.job import running_job
-from feedline.samplers.random import RandomSampler
-from feedline.samplers.sequential import SequentialSampler
+from feedline.loader.streams import DeferredPlan, StreamPlan, StreamSession
 from feedline.transforms.compose import Identity
 
 __all__ = ["DataLoader"]
@@ -95,7 +91,7 @@ class DataLoader:
         self._init(dataset, LoaderOptions(batch_size=batch_size, **options))
 
     def _init(self, dataset: Any, options: LoaderOptions) -> None:
-        self.dataset = _check_dataset(dataset)
+        self.dataset = check_dataset(dataset)
         self.options = options
         self._entropy = fresh_seed() if options.seed is None else options.seed
         self._epoch = 0
@@ -112,7 +108,7 @@ class DataLoader:
                 "reseed_globals=True with an AsyncDataset: its transform runs in a thread beside yours, which shares "
                 "the global generators; draw from context.rng"
             )
-        self._template = _source_of(dataset, options)
+        self._template = source_of(dataset, options)
         self._arm()
 
     def _arm(self) -> None:
@@ -135,7 +131,7 @@ class DataLoader:
         whole = transform is None and options.collate_fn is None and not single
         self._batches = BatchLoader(
             items,
-            collate_or_default(_bound(options.collate_fn, transform), single),
+            collate_or_default(bound_collate(options.collate_fn, transform), single),
             single_items=single,
             whole=whole and callable(getattr(self.dataset, "take", None)),
         )
@@ -181,7 +177,7 @@ class DataLoader:
             plan,
             session,
             self._pace(plan.can_group),
-            on_received=_Ledger(self._failures, options.max_failures, self._epoch_items),
+            on_received=Ledger(self._failures, options.max_failures, self._epoch_items),
             make_state=_StateMaker(self),
             hint=self._hint(),
             fill_source=self._fill_source(),
@@ -468,32 +464,6 @@ class DataLoader:
         return f"DataLoader({', '.join([type(self.dataset).__name__, *shown])})"
 
 
-class _Ledger:
-    """Keeps what failed, and ends a run with too many failures."""
-
-    def __init__(
-        self, failures: list[Failure], max_failures: int | float | None, epoch_items: Callable[[], int]
-    ) -> None:
-        self._failures = failures
-        self._max = max_failures
-        self._epoch_items = epoch_items
-
-    def __call__(self, outcome: Outcome, epoch: int) -> None:
-        if not outcome.failures:
-            return
-        self._failures.extend(outcome.failures)
-        if self._max is None:
-            return
-        allowed = self._max * self._epoch_items() if isinstance(self._max, float) else self._max
-        if len(self._failures) > allowed:
-            last = self._failures[-1]
-            told = f"{self._max:g} of the items" if isinstance(self._max, float) else str(self._max)
-            raise TooManyFailures(
-                f"{len(self._failures)} items failed, max_failures={told}; the last one was item "
-                f"{last.index!r} of batch {last.batch}, epoch {last.epoch}: {last.error}"
-            ) from outcome.cause
-
-
 class _StateMaker:
     """Makes states for iterators, whose loader may be gone: holds what is needed, weakly where it can."""
 
@@ -502,59 +472,3 @@ class _StateMaker:
 
     def __call__(self, progress: Progress) -> dict[str, Any]:
         return self._loader._state_of(progress.position())
-
-
-def _bound(collate_fn: Any, transform: Any) -> Any:
-    """Tell a collate function that asks for it what the transform makes of an item (the layout of an image, say)."""
-    if not getattr(collate_fn, "takes_indices", False) or not callable(getattr(collate_fn, "bind", None)):
-        return collate_fn
-    if hasattr(transform, "result"):
-        return collate_fn.bind(transform.result)
-    follow = getattr(transform, "follow", None)
-    return collate_fn.bind(follow(None) if callable(follow) else None)
-
-
-def _check_dataset(dataset: Any) -> Any:
-    if isinstance(dataset, type):
-        raise TypeError(f"the dataset is the class {dataset.__name__}; give an instance of it")
-    if isinstance(dataset, (str, bytes)):
-        raise TypeError(
-            f"the dataset is the {type(dataset).__name__} {dataset!r}; for a file use NdfDataset(path) or "
-            f"FileDataset([path])"
-        )
-    if is_stream(dataset):
-        return dataset
-    missing = [name for name in ("__getitem__", "__len__") if not hasattr(type(dataset), name)]
-    if missing:
-        raise TypeError(
-            f"a dataset has __getitem__ and __len__, or is iterable; {type(dataset).__name__} lacks "
-            f"{' and '.join(missing)}"
-        )
-    return dataset
-
-
-def _source_of(dataset: Any, options: LoaderOptions) -> Source:
-    if is_stream(dataset):
-        check_stream_options(options)
-        rank, world_size = options.rank, options.world_size
-        if rank is None or world_size is None:
-            rank, world_size = running_job()
-        if options.seed is None and world_size > 1:
-            raise OptionError(
-                "seed=None with world_size > 1: every rank would draw entropy of its own; give all ranks one seed"
-            )
-        return StreamSource(dataset, options.batch_size or 1, options.drop_last, rank, world_size)
-    check_map_options(options)
-    if options.batch_sampler is not None:
-        if callable(getattr(options.batch_sampler, "batches", None)):
-            return BatchOrderSource(dataset, options.batch_sampler)
-        return IterableSource(dataset, options.batch_sampler, None, False)
-    sampler = options.sampler
-    size = options.batch_size or 1
-    if sampler is None:
-        sampler = RandomSampler(options.seed) if options.shuffle else SequentialSampler()
-    if isinstance(sampler, np.ndarray) and sampler.ndim == 1 and sampler.dtype.kind in "iu":
-        sampler = GivenOrder(sampler)
-    if callable(getattr(sampler, "order", None)):
-        return OrderSource(dataset, sampler, size, options.drop_last)
-    return IterableSource(dataset, sampler, size, options.drop_last)

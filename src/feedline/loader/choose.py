@@ -1,0 +1,76 @@
+"""What a loader's arguments mean: is this a dataset, where do batches come from, what does collation have to know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from feedline.datasets.protocol import is_stream
+from feedline.errors import OptionError
+from feedline.loader.options import LoaderOptions, check_map_options, check_stream_options
+from feedline.loader.source import BatchOrderSource, GivenOrder, IterableSource, OrderSource, Source
+from feedline.loader.streams import StreamSource
+from feedline.samplers.job import running_job
+from feedline.samplers.random import RandomSampler
+from feedline.samplers.sequential import SequentialSampler
+
+__all__ = ["bound_collate", "check_dataset", "source_of"]
+
+
+def bound_collate(collate_fn: Any, transform: Any) -> Any:
+    """Tell a collate function that asks for it what the transform makes of an item (the layout of an image, say)."""
+    if not getattr(collate_fn, "takes_indices", False) or not callable(getattr(collate_fn, "bind", None)):
+        return collate_fn
+    if hasattr(transform, "result"):
+        return collate_fn.bind(transform.result)
+    follow = getattr(transform, "follow", None)
+    return collate_fn.bind(follow(None) if callable(follow) else None)
+
+
+def check_dataset(dataset: Any) -> Any:
+    """Return `dataset`; a `TypeError` if it is none, saying what to do."""
+    if isinstance(dataset, type):
+        raise TypeError(f"the dataset is the class {dataset.__name__}; give an instance of it")
+    if isinstance(dataset, (str, bytes)):
+        raise TypeError(
+            f"the dataset is the {type(dataset).__name__} {dataset!r}; for a file use NdfDataset(path) or "
+            f"FileDataset([path])"
+        )
+    if is_stream(dataset):
+        return dataset
+    missing = [name for name in ("__getitem__", "__len__") if not hasattr(type(dataset), name)]
+    if missing:
+        raise TypeError(
+            f"a dataset has __getitem__ and __len__, or is iterable; {type(dataset).__name__} lacks "
+            f"{' and '.join(missing)}"
+        )
+    return dataset
+
+
+def source_of(dataset: Any, options: LoaderOptions) -> Source:
+    """Return where the batches of `dataset` come from; an `OptionError` if the options don't fit it."""
+    if is_stream(dataset):
+        check_stream_options(options)
+        rank, world_size = options.rank, options.world_size
+        if rank is None or world_size is None:
+            rank, world_size = running_job()
+        if options.seed is None and world_size > 1:
+            raise OptionError(
+                "seed=None with world_size > 1: every rank would draw entropy of its own; give all ranks one seed"
+            )
+        return StreamSource(dataset, options.batch_size or 1, options.drop_last, rank, world_size)
+    check_map_options(options)
+    if options.batch_sampler is not None:
+        if callable(getattr(options.batch_sampler, "batches", None)):
+            return BatchOrderSource(dataset, options.batch_sampler)
+        return IterableSource(dataset, options.batch_sampler, None, False)
+    sampler = options.sampler
+    size = options.batch_size or 1
+    if sampler is None:
+        sampler = RandomSampler(options.seed) if options.shuffle else SequentialSampler()
+    if isinstance(sampler, np.ndarray) and sampler.ndim == 1 and sampler.dtype.kind in "iu":
+        sampler = GivenOrder(sampler)
+    if callable(getattr(sampler, "order", None)):
+        return OrderSource(dataset, sampler, size, options.drop_last)
+    return IterableSource(dataset, sampler, size, options.drop_last)
