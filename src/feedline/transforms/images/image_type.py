@@ -132,7 +132,7 @@ def _hint(image: Any) -> str:
         return ": put Decode() before it"
     if isinstance(image, dict):
         return ": the image must be the item, or the first part of a tuple"
-    if hasattr(image, "__array__"):
+    if hasattr(image, "__array__") or hasattr(image, "__array_interface__"):
         return ": convert it with numpy.asarray"
     return ""
 
