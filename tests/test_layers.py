@@ -145,7 +145,9 @@ def test_importing_feedline_imports_numpy_and_nothing_else_from_outside() -> Non
         timeout=60,
     ).stdout.split()
     assert "feedline" in found
-    assert set(found) - set(sys.stdlib_module_names) - {"feedline", "numpy"} == set()
+    # NumPy's own compiled modules bring the run-time support of Cython along.
+    outside = {name for name in found if "cython" not in name} - set(sys.stdlib_module_names)
+    assert outside - {"numpy"} == {"feedline"}
 
 
 @pytest.mark.parametrize(
