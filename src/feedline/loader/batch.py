@@ -72,6 +72,7 @@ class Outcome:
         failures: items that failed.
         cause: what the last of them was raised with.
         fetch_seconds, transform_seconds, collate_seconds: where the time went.
+        cpu_seconds: processor time of the thread that loaded it.
     """
 
     # Most outcomes differ from this in two attributes: defaults in the class make them cheap.
@@ -83,6 +84,7 @@ class Outcome:
     fetch_seconds = 0.0
     transform_seconds = 0.0
     collate_seconds = 0.0
+    cpu_seconds = 0.0
 
     def __init__(self, number: int, value: Any = None, **others: Any) -> None:
         self.number = number

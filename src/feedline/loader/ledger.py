@@ -22,6 +22,7 @@ class Ledger:
         self._epoch_items = epoch_items
 
     def __call__(self, outcome: Outcome, epoch: int) -> None:
+        """Record what failed in `outcome`; raises `TooManyFailures` from the last one if that is too much."""
         if not outcome.failures:
             return
         self._failures.extend(outcome.failures)
