@@ -106,6 +106,10 @@ class Tally:
         if outcome.failures:
             self.failed_items += len(outcome.failures)
 
+    def waited(self, seconds: float) -> None:
+        """Count time that the consumer waited for a batch."""
+        self.wait_seconds += seconds
+
     def size(self, batch: Any) -> None:
         """Take one batch's size as an example."""
         self._sized_batches += 1
