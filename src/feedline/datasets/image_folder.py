@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -128,7 +130,10 @@ class ImageFolderDataset(Named):
         file = os.open(path, _OPEN)
         try:
             # Asked for exactly, a file arrives in one call and without a larger buffer that is cut afterwards.
-            size = os.fstat(file).st_size
+            status = os.fstat(file)
+            if stat.S_ISDIR(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            size = status.st_size
             parts: list[bytes] = []
             got = 0
             while got <= self.max_bytes and size <= self.max_bytes:
