@@ -1,4 +1,4 @@
-"""What `feedline` exports is explicit, sorted, documented, and there."""
+"""What `feedline` and `feedline.images` export is explicit, sorted, documented, and there."""
 
 from __future__ import annotations
 
@@ -11,40 +11,55 @@ import pytest
 
 import feedline
 import feedline.errors
+import feedline.images
+
+#: The modules that users import names from.
+PUBLIC = [feedline, feedline.images]
+NAMES = [
+    pytest.param(module, name, id=f"{module.__name__}.{name}") for module in PUBLIC for name in module.__all__
+]
 
 
-def test_the_list_of_public_names_is_sorted_and_has_no_name_twice() -> None:
-    assert list(feedline.__all__) == sorted(set(feedline.__all__))
+def by_name(module: types.ModuleType) -> str:
+    return module.__name__
 
 
-@pytest.mark.parametrize("name", feedline.__all__)
-def test_every_public_name_exists(name: str) -> None:
-    assert hasattr(feedline, name)
+@pytest.mark.parametrize("module", PUBLIC, ids=by_name)
+def test_the_list_of_public_names_is_sorted_and_has_no_name_twice(module: types.ModuleType) -> None:
+    assert list(module.__all__) == sorted(set(module.__all__))
 
 
-@pytest.mark.parametrize("name", feedline.__all__)
-def test_every_public_class_and_function_has_a_docstring_of_its_own(name: str) -> None:
-    value = getattr(feedline, name)
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_every_public_name_exists(module: types.ModuleType, name: str) -> None:
+    assert hasattr(module, name)
+
+
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_every_public_class_and_function_has_a_docstring_of_its_own(
+    module: types.ModuleType, name: str
+) -> None:
+    value = getattr(module, name)
     if isinstance(value, type) or inspect.isroutine(value):
-        assert value.__dict__.get("__doc__") if isinstance(value, type) else value.__doc__, name
+        assert vars(value).get("__doc__") if isinstance(value, type) else value.__doc__
 
 
-@pytest.mark.parametrize("name", feedline.__all__)
-def test_every_public_name_is_public_where_it_is_defined(name: str) -> None:
-    value = getattr(feedline, name)
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_every_public_name_is_public_where_it_is_defined(module: types.ModuleType, name: str) -> None:
+    value = getattr(module, name)
     if isinstance(value, type) or inspect.isroutine(value):
         home = sys.modules[value.__module__]
         assert home.__name__.startswith("feedline.")
         assert name in home.__all__
 
 
-def test_nothing_that_looks_public_is_missing_from_the_list() -> None:
+@pytest.mark.parametrize("module", PUBLIC, ids=by_name)
+def test_nothing_that_looks_public_is_missing_from_the_list(module: types.ModuleType) -> None:
     found = {
         name
-        for name, value in vars(feedline).items()
+        for name, value in vars(module).items()
         if not name.startswith("_") and not isinstance(value, types.ModuleType) and name != "annotations"
     }
-    assert found - set(feedline.__all__) == set()
+    assert found - set(module.__all__) == set()
 
 
 def test_every_error_is_exported() -> None:
