@@ -11,7 +11,8 @@ tells: a sequence of steps, or one.
 | `RESET` | drops the connection with a TCP reset |
 | `CLOSE` | ends the connection in good order (FIN) |
 
-After the steps the connection waits for the next request.
+After the steps the connection waits for the next request. With a `greeting` the server sends that as soon as somebody
+connects, and closes: it speaks another protocol.
 """
 
 from __future__ import annotations
@@ -86,9 +87,11 @@ class FaultServer:
         *,
         tls: ssl.SSLContext | None = None,
         host: str = "127.0.0.1",
+        greeting: bytes = b"",
     ) -> None:
         self._answer = answer if callable(answer) else lambda request: answer
         self._tls = tls
+        self._greeting = greeting
         self._listener = socket.create_server((host, 0), backlog=512)
         self.host = host
         self.port: int = self._listener.getsockname()[1]
@@ -148,6 +151,11 @@ class FaultServer:
         with self._lock:
             self._connections[number] = connection
         try:
+            if self._greeting:
+                connection.sendall(self._greeting)
+                connection.shutdown(socket.SHUT_WR)
+                connection.recv(65536)
+                return
             self._talk(connection, number)
         except OSError:
             pass  # the client went away, which is what some tests want
