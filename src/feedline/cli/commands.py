@@ -24,6 +24,7 @@ __all__ = ["COMMANDS", "invoke"]
 COMMANDS = {
     "demo": "feedline.cli.demo",
     "info": "feedline.cli.info",
+    "preview": "feedline.cli.preview",
     "verify": "feedline.cli.verify",
 }
 
