@@ -165,6 +165,33 @@ def test_an_object_that_changes_between_two_tries_is_never_mixed(
     assert fetch(dataset_of(on(faulty_store, kind), ["k"])) == OTHER
 
 
+@pytest.mark.parametrize("length", [0, 10, 50_000])
+def test_an_object_that_shrinks_between_two_tries_is_read_anew(
+    faulty_store: FaultyStore, kind: str, length: int
+) -> None:
+    faulty_store.objects["k"] = DATA
+    cut_in_half = cut(0.5, "close")
+
+    def cut_and_shrink(store: FaultyStore, request: Request) -> Steps:
+        steps = list(cut_in_half(store, request))
+        store.objects["k"] = OTHER[:length]
+        return steps
+
+    faulty_store.fail("k", cut_and_shrink)
+    assert fetch(dataset_of(on(faulty_store, kind), ["k"])) == OTHER[:length]
+
+
+@pytest.mark.parametrize(("status", "expected"), [(403, "denied"), (404, "not_found"), (410, "status")])
+def test_a_lasting_answer_to_taking_up_a_body_is_the_error(
+    faulty_store: FaultyStore, status: int, expected: str
+) -> None:
+    faulty_store.objects["k"] = DATA
+    faulty_store.fail("k", cut(0.5, "close"), answer(status))
+    error = fetch(dataset_of(faulty_store.s3(), ["k"]))
+    assert (error.kind, error.status, error.attempts) == (expected, status, 2)
+    assert len(faulty_store.requests) == 2
+
+
 def test_a_server_that_does_not_answer_is_a_timeout(faulty_store: FaultyStore, kind: str) -> None:
     faulty_store.fail("k", *[hang()] * 3)
     error = fetch(dataset_of(on(faulty_store, kind), ["k"], retry=Retry(1, 0.001, 0.01), timeout=0.2))
@@ -257,21 +284,21 @@ def _partial(data: bytes, *headers: str) -> Fault:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "message"),
     [
-        answer(200, DATA[:1000]),
-        _partial(DATA[:100], "Content-Range: bytes 0-99/1000"),
-        _partial(DATA[100:200]),
-        _partial(DATA[100:150], "Content-Range: bytes 100-199/1000"),
-        _partial(DATA[100:150], "Content-Range: bytes 100-149/1000"),
-        _partial(DATA[100:600], "Content-Range: bytes 100-199/1000"),
-        _partial(DATA[100:600], "Content-Range: bytes 100-599/1000"),
-        _partial(b"--x\r\n\r\n", "Content-Type: multipart/byteranges; boundary=x"),
+        (answer(200, DATA[:1000]), ""),
+        (_partial(DATA[:100], "Content-Range: bytes 0-99/1000"), ""),
+        (_partial(DATA[100:200]), ""),
+        (_partial(DATA[100:150], "Content-Range: bytes 100-199/1000"), "50 of 100 bytes came"),
+        (_partial(DATA[100:150], "Content-Range: bytes 100-149/1000"), ""),
+        (_partial(DATA[100:600], "Content-Range: bytes 100-199/1000"), "500 bytes came for a range of 100"),
+        (_partial(DATA[100:600], "Content-Range: bytes 100-599/1000"), ""),
+        (_partial(b"--x\r\n\r\n", "Content-Type: multipart/byteranges; boundary=x"), ""),
     ],
     ids=["200 whole", "other range", "no range", "short", "told short", "long", "told long", "multipart"],
 )
 def test_a_wrong_answer_to_a_range_is_never_taken_for_the_slice(
-    faulty_store: FaultyStore, kind: str, wrong: Fault
+    faulty_store: FaultyStore, kind: str, wrong: Fault, message: str
 ) -> None:
     faulty_store.objects["k"] = DATA[:1000]
     dataset = dataset_of(on(faulty_store, kind), ranges=[("k", 100, 200)], retry=Retry(0))
@@ -280,6 +307,7 @@ def test_a_wrong_answer_to_a_range_is_never_taken_for_the_slice(
     assert isinstance(error, FetchError)
     assert error.kind in ("store", "truncated")
     assert error.location.endswith("/k[100:200]")
+    assert str(error).startswith(f"item 0: {error.location}: {message}")
     assert fetch(dataset) == DATA[100:200]
 
 

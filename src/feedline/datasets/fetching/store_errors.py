@@ -81,6 +81,8 @@ def read_fault(error: Exception, *, in_body: bool) -> Fault:
     prose, _, debug = str(error).partition("\n\nDebug source:")
     status = _number(_STATUS, debug) or _number(_STATUS_IN_PROSE, prose)
     retries = _number(_RETRIES, debug) or _number(_RETRIES_IN_PROSE, prose) or 0
+    if in_body and status in (412, 416):
+        return Fault("truncated", "the object changed while it was read", status, retries + 1, passing=True)
     kind, words = _cause(error, status, prose, debug)
     # What the client's own retry has given up is lasting. It does not cover a body that it could not resume: the object
     # has changed since, or the server does not do ranges. Asking for the whole object anew may still help.
