@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -42,6 +44,8 @@ VALUES = arrays.arrays(
 )
 
 
+@example([np.full((3, 3), np.finfo(np.float64).max)])
+@example([np.full((1, 3), 5e-324), np.full((2, 3), 5e-324)])
 @given(st.lists(VALUES, max_size=4))
 def test_a_summary_does_not_depend_on_how_rows_were_cut_into_blocks(blocks) -> None:
     seen = Summary(3)
@@ -55,10 +59,10 @@ def test_a_summary_does_not_depend_on_how_rows_were_cut_into_blocks(blocks) -> N
         assert column.infinite == np.isinf(whole[:, i]).sum()
         if len(finite):
             assert (column.minimum, column.maximum) == (finite.min(), finite.max())
-            scale = np.abs(finite).max()
-            with np.errstate(under="ignore"):
-                expected = np.sum(finite / len(finite))
-            assert column.mean == pytest.approx(expected, abs=scale * 1e-14, rel=1e-12)
+            exact = float(sum(map(Fraction, finite.tolist())) / len(finite))
+            # Relative to the largest value; below the smallest normal float, to a few of the steps there.
+            tolerance = np.abs(finite).max() * 1e-14 + 100 * np.finfo(np.float64).smallest_subnormal
+            assert column.mean == pytest.approx(exact, abs=tolerance, rel=1e-12)
         else:
             assert np.isnan([column.minimum, column.maximum, column.mean]).all()
 

@@ -94,7 +94,7 @@ class Summary:
         self.rows = 0
         self._minimum = np.full(width, np.inf)
         self._maximum = np.full(width, -np.inf)
-        self._mean = np.zeros(width)
+        self._half_mean = np.zeros(width)
         self._finite = np.zeros(width, np.int64)
         self._nan = np.zeros(width, np.int64)
 
@@ -107,15 +107,18 @@ class Summary:
         self._nan += np.isnan(block).sum(axis=0)
         np.minimum(self._minimum, np.min(block, axis=0, where=finite, initial=np.inf), out=self._minimum)
         np.maximum(self._maximum, np.max(block, axis=0, where=finite, initial=-np.inf), out=self._maximum)
-        # The mean moves by what the block adds: sums of values near the largest float would overflow, these do not.
+        # Half the mean is kept, and moves by what the block adds: the sum of values near the largest float would
+        # overflow, and their mean by its rounding; half of it can't.
         weights = 1 / np.maximum(self._finite, 1)
-        self._mean *= 1 - counts * weights
-        self._mean += np.sum(np.where(finite, block, 0.0) * weights, axis=0)
+        self._half_mean *= 1 - counts * weights
+        self._half_mean += np.sum(np.where(finite, block, 0.0) * (0.5 * weights), axis=0)
 
     def columns(self) -> list[ColumnSummary]:
         """Return the summary of each column."""
         nothing = self._finite == 0
         infinite = self.rows - self._finite - self._nan
-        facts = (np.where(nothing, np.nan, fact) for fact in (self._minimum, self._maximum, self._mean))
+        with np.errstate(over="ignore"):
+            mean = np.clip(2 * self._half_mean, self._minimum, self._maximum)
+        facts = (np.where(nothing, np.nan, fact) for fact in (self._minimum, self._maximum, mean))
         rows = zip(*(array.tolist() for array in (*facts, self._nan, infinite)))
         return [ColumnSummary(*row) for row in rows]
