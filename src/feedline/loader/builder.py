@@ -103,9 +103,17 @@ class LoaderBuilder:
         """Seconds that one item may take."""
         return self._set(timeout=timeout)
 
+    def watchdog(self, watchdog: float | None) -> Self:
+        """Seconds without movement after which the stacks of all workers are written out."""
+        return self._set(watchdog=watchdog)
+
     def reseed_globals(self, reseed_globals: bool = True) -> Self:
         """Re-seed the global generators before each item."""
         return self._set(reseed_globals=reseed_globals)
+
+    def pin_memory(self, pin_memory: bool = True) -> Self:
+        """Hand torch tensors out in page-locked memory, where CUDA is there."""
+        return self._set(pin_memory=pin_memory)
 
     def rank(self, rank: int, world_size: int) -> Self:
         """This process's share of a stream."""

@@ -16,8 +16,8 @@ from feedline.transforms.protocol import check_transform, wants_context
 
 __all__ = ["LoaderOptions", "WorkerType", "check_map_options", "check_stream_options"]
 
-WorkerType: TypeAlias = Literal["thread"]
-WORKER_TYPES = ("thread",)
+WorkerType: TypeAlias = Literal["thread", "process"]
+WORKER_TYPES = ("thread", "process")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,9 @@ class LoaderOptions:
     on_error: ErrorPolicy = "raise"
     max_failures: int | float | None = None
     timeout: float | None = None
+    watchdog: float | None = None
     reseed_globals: bool = False
+    pin_memory: bool = False
     rank: int | None = None
     world_size: int | None = None
 
@@ -64,9 +66,11 @@ class LoaderOptions:
             "on_error": check_policy(self.on_error),
             "max_failures": _failures(self.max_failures),
             "timeout": _seconds("timeout", self.timeout),
+            "watchdog": _seconds("watchdog", self.watchdog),
             "rank": _optional(_integer, "rank", self.rank, 0),
             "world_size": _optional(_integer, "world_size", self.world_size, 1),
             "reseed_globals": _boolean("reseed_globals", self.reseed_globals),
+            "pin_memory": _boolean("pin_memory", self.pin_memory),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -182,7 +186,12 @@ def _check_contradictions(options: LoaderOptions) -> None:
     if options.reseed_globals and options.num_workers and options.worker_type == "thread":
         raise OptionError(
             "reseed_globals=True with worker threads: threads share the global generators, so what one item "
-            "draws would depend on the others; use num_workers=0, or draw from context.rng"
+            "draws would depend on the others; use num_workers=0 or worker_type='process', or draw from context.rng"
+        )
+    if options.reseed_globals and options.item_concurrency > 1:
+        raise OptionError(
+            f"reseed_globals=True with item_concurrency={options.item_concurrency}: items at once in one process share "
+            f"the global generators; use item_concurrency=1, or draw from context.rng"
         )
     if (options.rank is None) != (options.world_size is None):
         missing = "rank" if options.rank is None else "world_size"
