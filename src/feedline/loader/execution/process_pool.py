@@ -1,0 +1,508 @@
+"""`ProcessPool`: one thread that starts worker processes, gives them tasks, receives results, and replaces the dead.
+
+Note [one thread]
+    Everything about the workers belongs to the pool's thread, so there are no locks: other threads append orders to a
+    deque and write a byte to a pipe. The thread never blocks on a worker: sockets do not block, and what they do not
+    take is sent later. It knows no executor, session or loader, so these can be collected; their finalisers give orders.
+
+Note [two tasks]
+    A worker has one task at work and at most one behind it, which hides the way there and back. If the worker ends, only
+    the task at work (the worker says which on its page) loses one of its tries.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import select
+import signal
+import threading
+import time
+import weakref
+from collections import deque
+from itertools import count
+from typing import Any
+
+from feedline.errors import WorkerDied
+from feedline.loader import forks
+from feedline.loader.batch import BatchLoader
+from feedline.loader.execution.job import Job
+from feedline.loader.execution.parcel import Parcel, pack_loader
+from feedline.loader.execution.portable import PortableError
+from feedline.loader.execution.process_seat import Seat
+from feedline.loader.execution.template_process import TemplateProcess
+from feedline.loader.execution.threads import Line
+
+__all__ = ["ProcessPool"]
+
+logger = logging.getLogger("feedline")
+
+#: Tasks in one worker: see Note [two tasks].
+TASKS_PER_WORKER = 2
+#: How often a task is computed before the death of its workers is its error.
+MAX_TRIES = 3
+#: Seconds that workers get to end their item, once they are told to; those of asynchronous datasets close it, too.
+END_SECONDS = 1.0
+END_ASYNC_SECONDS = 5.0
+#: Seconds that all pools together get at interpreter exit.
+EXIT_SECONDS = 1.8
+#: How often hearts are looked at, when items have a time limit.
+LOOK_SECONDS = 0.25
+#: Seconds beyond the limit before a worker counts as stuck.
+STUCK_GRACE_SECONDS = 1.0
+
+_pools: weakref.WeakSet[ProcessPool] = weakref.WeakSet()
+
+
+class ProcessPool:
+    """Worker processes for one batch loader.
+
+    Args:
+        load: what they run.
+        num_workers: how many.
+        dump_stacks: let `dump_stacks` work; it takes a signal.
+    """
+
+    def __init__(self, load: BatchLoader, num_workers: int, dump_stacks: bool) -> None:
+        self._load = load
+        self._num_workers = num_workers
+        items = load.items
+        self._limit = items.timeout
+        self._fetches_together = items.item_concurrency == 1 and callable(
+            getattr(items.dataset, "__getitems__", None)
+        )
+        self._is_async = callable(getattr(items.dataset, "aclose", None))
+        self._dump_signal = getattr(signal, "SIGUSR1", None) if dump_stacks else None
+        self._generation = forks.generation()
+        self._lock = threading.Lock()
+        self._orders: deque[tuple[str, Any]] = deque()
+        self._wake: tuple[int, int] | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        # Of the thread from here on: see Note [one thread].
+        self._parcel: Parcel | None = None
+        self._template: TemplateProcess | None = None
+        self._seats: list[Seat] = []
+        self._jobs: deque[Job] = deque()
+        self._failed_starts = 0
+        self._tickets = 0
+        self._end: float | None = None
+        self._told: set[str] = set()
+
+    # -- any thread
+
+    def submit(self, job: Job) -> None:
+        """Queue `job`, starting the pool first if need be.
+
+        Raises:
+            TypeError: something can't be pickled; the message names it.
+            OSError: no process, or no descriptor, can be had.
+            RuntimeError: the pool is closed.
+        """
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._start()
+        self._order("job", job)
+
+    def _start(self) -> None:
+        if self._closed:
+            raise RuntimeError("the loader is closed")
+        self._parcel = pack_loader(self._load)
+        self._wake = os.pipe()
+        for end in self._wake:
+            os.set_blocking(end, False)
+        thread = threading.Thread(target=self._run, name="feedline-processes", daemon=True)
+        _pools.add(self)
+        thread.start()
+        self._thread = thread
+
+    def _order(self, kind: str, what: Any) -> None:
+        # Also called by finalisers: no lock, and nothing that waits.
+        self._orders.append((kind, what))
+        wake = self._wake
+        if wake is not None and self._generation == forks.generation():
+            try:
+                os.write(wake[1], b"\0")
+            except OSError:
+                return  # full: it is awake; closed: it has ended
+
+    def cancel(self, line: Line) -> None:
+        """Drop the tasks of `line`; what is at work stops after its item."""
+        line.cancel()
+        self._order("cancel", line)
+
+    def dump_stacks(self) -> None:
+        """Have every worker write the stacks of its threads to stderr."""
+        self._order("dump", None)
+
+    def close(self, seconds: float | None = None) -> None:
+        """End the workers; they get `seconds` for their item. Does not wait."""
+        self._closed = True
+        if seconds is None:
+            seconds = END_ASYNC_SECONDS if self._is_async else END_SECONDS
+        self._order("close", seconds)
+
+    def join(self, seconds: float) -> None:
+        """Wait until everything has ended, `seconds` at most."""
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(max(0.0, seconds))
+
+    def forget(self) -> None:
+        """Close what a forked child has of its parent's pool."""
+        for seat in self._seats:
+            seat.close()
+        if self._template is not None:
+            self._template.forget()
+        if self._parcel is not None:
+            self._parcel.close()
+        if self._wake is not None:
+            for end in self._wake:
+                os.close(end)
+            self._wake = None
+
+    # -- the pool's thread
+
+    def _run(self) -> None:
+        # A Ctrl-C is the main thread's; processes that are started here do not hear of it until they ignore it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self._start_template()
+            while self._step():
+                pass
+        except Exception as error:
+            logger.exception("the thread that looks after worker processes failed")
+            self._refuse_orders(error)
+        finally:
+            self._shut_down()
+
+    def _start_template(self) -> None:
+        assert self._parcel is not None
+        options = {"heartbeat": self._limit is not None, "dump_signal": self._dump_signal}
+        self._template = TemplateProcess(self._parcel, options)
+
+    def _step(self) -> bool:
+        """Do one round; false when all is over."""
+        self._obey()
+        if self._end is not None and not self._seats:
+            return False
+        if self._end is None:
+            self._fill_seats()
+            self._assign()
+        self._poll()
+        self._look_after()
+        return True
+
+    def _obey(self) -> None:
+        while self._orders:
+            kind, what = self._orders.popleft()
+            if kind == "job":
+                if not what.line.cancelled:
+                    self._jobs.append(what)
+            elif kind == "cancel":
+                self._jobs = deque(job for job in self._jobs if job.line is not what)
+                for seat in self._seats:
+                    seat.cancel(what)
+            elif kind == "dump":
+                for seat in self._seats:
+                    self._signal(seat, self._dump_signal)
+            elif kind == "close":
+                self._begin_end(what)
+
+    def _begin_end(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        self._end = end if self._end is None else min(end, self._end)
+        self._jobs.clear()
+        for seat in self._seats:
+            seat.end()
+            if not seat.is_ready:
+                self._signal(seat, signal.SIGKILL)
+
+    def _signal(self, seat: Seat, number: int | None) -> None:
+        if self._template is not None and seat.pid is not None and number is not None:
+            self._template.order("signal", seat.pid, number)
+
+    def _fill_seats(self) -> None:
+        """Have as many workers as tasks, up to `num_workers`; they stay."""
+        template = self._template
+        if template is None or not template.is_alive:
+            return
+        wanted = len(self._jobs) + sum(len(seat.jobs) for seat in self._seats)
+        taken = {seat.number for seat in self._seats}
+        for number in count():
+            if len(self._seats) >= min(self._num_workers, wanted):
+                return
+            if number not in taken:
+                try:
+                    self._seats.append(Seat(number, template))
+                except OSError as error:
+                    if not self._seats:
+                        self._fail_all(RuntimeError(f"no worker process can be started: {error}"))
+                    return
+
+    def _assign(self) -> None:
+        while self._jobs:
+            ready = [seat for seat in self._seats if seat.is_ready and len(seat.jobs) < TASKS_PER_WORKER]
+            if not ready:
+                return
+            seat = min(ready, key=lambda seat: len(seat.jobs))
+            job = self._jobs.popleft()
+            if job.line.cancelled:
+                continue
+            self._tickets += 1
+            seat.give(job, self._tickets)
+
+    def _poll(self) -> None:
+        poll = select.poll()
+        assert self._wake is not None
+        poll.register(self._wake[0], select.POLLIN)
+        if self._template is not None and self._template.is_alive:
+            poll.register(self._template.descriptor, self._template.wanted_events())
+        by_descriptor = {}
+        for seat in self._seats:
+            if seat.descriptor is not None:
+                by_descriptor[seat.descriptor] = seat
+                poll.register(seat.descriptor, seat.wanted_events())
+        for descriptor, _ in poll.poll(self._patience()):
+            if descriptor == self._wake[0]:
+                _drain(descriptor)
+            elif descriptor in by_descriptor:
+                self._hear(by_descriptor[descriptor])
+            elif self._template is not None:
+                self._hear_template()
+
+    def _patience(self) -> int | None:
+        if self._end is not None:
+            return max(0, min(250, int((self._end - time.monotonic()) * 1000) + 1))
+        if self._limit is not None and any(seat.jobs for seat in self._seats):
+            return int(LOOK_SECONDS * 1000)
+        return None
+
+    def _hear(self, seat: Seat) -> None:
+        for result in seat.talk():
+            if result.refusal is not None and "blocks" not in self._told:
+                self._told.add("blocks")
+                logger.warning("no shared memory for results (%s): they go through a pipe", result.refusal)
+            if result.ticket == 0:
+                if result.broken is None:
+                    self._failed_starts = 0
+                else:
+                    self._break(seat, result.broken)
+        self._take_back(seat)
+        if seat.is_gone and self._end is None:
+            # Its socket is closed. If it is not ending by itself, it is of no use all the same.
+            self._signal(seat, signal.SIGKILL)
+
+    def _take_back(self, seat: Seat) -> None:
+        """Queue what the seat could not receive, to be computed again."""
+        self._jobs.extendleft(seat.again)
+        seat.again.clear()
+
+    def _break(self, seat: Seat, broken: PortableError) -> None:
+        """A worker can't unpickle its work: nor will another."""
+        seat.is_broken = True
+        error = broken.unpack(seat.name)
+        report = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+        report.add_note(f"feedline: {seat.name} could not unpickle the dataset and what goes with it")
+        self._fail_all(report)
+
+    def _hear_template(self) -> None:
+        assert self._template is not None
+        for news in self._template.talk():
+            kind = news[0]
+            if kind == "started":
+                for seat in self._seats:
+                    if seat.number == news[1]:
+                        seat.pid = news[2]
+                        if self._end is not None:
+                            self._signal(seat, signal.SIGKILL)
+            elif kind == "failed":
+                self._give_up(news[1], news[2])
+            else:
+                for seat in list(self._seats):
+                    if seat.pid == news[1]:
+                        self._bury(seat, news[2])
+        if not self._template.is_alive:
+            self._replace_template()
+
+    def _give_up(self, number: int, why: str) -> None:
+        """The system has no more processes to give: make do with those that are there."""
+        for seat in list(self._seats):
+            if seat.number == number:
+                self._seats.remove(seat)
+                seat.close()
+        if self._seats:
+            self._num_workers = len(self._seats)
+            logger.warning("only %d worker processes can be started: %s", self._num_workers, why)
+        else:
+            self._fail_all(RuntimeError(f"no worker process can be started: {why}"))
+
+    def _replace_template(self) -> None:
+        """The template ended, and its workers with it."""
+        for seat in list(self._seats):
+            self._bury(seat, -signal.SIGKILL)
+        if self._end is None:
+            assert self._template is not None
+            self._template.close()
+            self._start_template()
+
+    def _bury(self, seat: Seat, code: int) -> None:
+        """A worker has ended: what it sent before counts, what it had goes to another one."""
+        seat.drain()
+        self._take_back(seat)
+        ticket, steps = seat.page.ticket, seat.page.steps
+        self._seats.remove(seat)
+        seat.close()
+        if self._end is not None or seat.is_broken:
+            return
+        logger.info("%s ended (%s)", seat.name, _how(code))
+        if not seat.is_ready:
+            self._failed_starts += 1
+            if self._failed_starts >= MAX_TRIES:
+                self._failed_starts = 0
+                self._fail_all(
+                    WorkerDied(
+                        f"{seat.name} {_how(code)} while it was started, as {MAX_TRIES - 1} others before it",
+                        type_name="WorkerDied",
+                        exit_code=code,
+                    )
+                )
+        again = []
+        for job in seat.jobs.values():
+            again += self._judge(job, seat, code, steps) if job.ticket == ticket else [job]
+        self._jobs.extendleft(reversed(again))
+
+    def _judge(self, job: Job, seat: Seat, code: int, steps: int) -> list[Job]:
+        """Return `[job]` if it is to be computed again, else end it with an error."""
+        index = job.index_at(steps)
+        if seat.is_stuck:
+            if self._can_be_careful(job, index):
+                return [job]
+            job.fail(
+                TimeoutError(
+                    f"the batch let nothing else run in its worker process for longer than its time limit "
+                    f"(timeout={self._limit:g} s an item)"
+                ),
+                f"{seat.name}, which was replaced",
+            )
+            return []
+        job.tries += 1
+        if job.tries < MAX_TRIES:
+            return [job]
+        where = "" if index is None else f"; item {index!r} was the last that it began"
+        job.fail(
+            WorkerDied(
+                f"{seat.name} {_how(code)} with the batch, as {MAX_TRIES - 1} others before it{where}",
+                type_name="WorkerDied",
+                exit_code=code,
+                index=index,
+                worker=seat.number,
+                pid=seat.pid,
+            ),
+            f"{seat.name}, which was replaced",
+        )
+        return []
+
+    def _can_be_careful(self, job: Job, index: Any) -> bool:
+        """Have `job` computed item by item, `index` counted as timed out; false if that was of no use."""
+        if self._is_async:
+            return False
+        if index is None:
+            if job.careful is not None:
+                return False
+            job.careful = ()
+            return True
+        return job.add_stuck(index)
+
+    def _look_after(self) -> None:
+        now = time.monotonic()
+        if self._end is not None:
+            if now >= self._end:
+                for seat in self._seats:
+                    self._signal(seat, signal.SIGKILL)
+            if now >= self._end + END_SECONDS:
+                self._seats.clear()
+            return
+        if self._limit is None:
+            return
+        for seat in self._seats:
+            patience = self._limit
+            if self._fetches_together and seat.page.steps <= 1:
+                patience *= max([job.rows for job in seat.jobs.values()], default=1)
+            if seat.is_silent(now, patience + STUCK_GRACE_SECONDS):
+                seat.is_stuck = True
+                self._signal(seat, signal.SIGKILL)
+
+    def _fail_all(self, error: Exception) -> None:
+        """Nothing can be computed: every task that waits gets `error`."""
+        for job in self._jobs:
+            job.fail(error, None)
+        self._jobs.clear()
+
+    def _refuse_orders(self, cause: Exception) -> None:
+        """Nothing can be computed any more: tasks fail, also those that come, until the pool is closed."""
+        assert self._wake is not None
+        for seat in self._seats:
+            self._jobs.extend(seat.jobs.values())
+            seat.close()
+        self._seats.clear()
+        poll = select.poll()
+        poll.register(self._wake[0], select.POLLIN)
+        while self._end is None:
+            self._fail_all(RuntimeError(f"there are no worker processes: {type(cause).__name__}: {cause}"))
+            poll.poll()
+            _drain(self._wake[0])
+            self._obey()
+
+    def _shut_down(self) -> None:
+        self._closed = True
+        for seat in self._seats:
+            seat.close()
+        self._seats.clear()
+        if self._template is not None:
+            self._template.close()
+        if self._parcel is not None:
+            self._parcel.close()
+        wake, self._wake = self._wake, None
+        for end in wake or ():
+            os.close(end)
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was killed by {name}" + (" (often the system, out of memory)" if name == "SIGKILL" else "")
+
+
+def _drain(descriptor: int) -> None:
+    try:
+        while os.read(descriptor, 4096):
+            pass
+    except BlockingIOError:
+        return
+
+
+def _after_fork_in_child() -> None:
+    for pool in list(_pools):
+        pool.forget()
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+@atexit.register
+def _leave() -> None:
+    deadline = time.monotonic() + EXIT_SECONDS
+    pools = list(_pools)
+    for pool in pools:
+        pool.close(END_SECONDS)
+    for pool in pools:
+        pool.join(deadline - time.monotonic())

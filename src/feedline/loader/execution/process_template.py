@@ -1,0 +1,172 @@
+"""The process that worker processes are forked from: feedline and NumPy imported, one thread, nothing of the user's.
+
+It is started with a fresh interpreter, so no lock, thread or lazy state of the user's process comes along; a worker is
+there in milliseconds, also when it replaces one that died. It alone can wait for workers, so it tells how they end.
+
+Note [orphans]
+    The template dies with the thread that started it (Linux: PR_SET_PDEATHSIG) and at the latest when its socket is
+    closed; workers die with the template in the same way, whatever they are doing. So nothing survives `kill -9`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import traceback
+import warnings
+from typing import Any
+
+import numpy as np
+
+from feedline.loader.execution.channel import receive, send
+from feedline.loader.execution.control import ControlPage
+from feedline.loader.execution.parcel import Parcel
+from feedline.loader.execution.process_worker import serve
+
+__all__ = ["bootstrap", "main"]
+
+_PR_SET_PDEATHSIG = 1
+
+
+def bootstrap(descriptor: int, parent: int) -> str:
+    """Return the program text for `python -c` that runs `main` with the import path of this process."""
+    return (
+        f"import sys; sys.path[:] = {sys.path!r}; sys.argv[:] = {sys.argv!r}; "
+        f"from {__name__} import main; main({descriptor}, {parent})"
+    )
+
+
+def _die_with(parent: int) -> None:
+    """End this process when `parent` (its thread that made this process) ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main(descriptor: int, parent: int) -> None:
+    """Serve the owner at the other end of the socket `descriptor` until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    _die_with(parent)
+    # Python counts threads of BLAS libraries, which look after themselves at a fork.
+    warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
+    template = _Template(socket.socket(fileno=descriptor))
+    gc.collect()
+    gc.freeze()
+    template.run()
+
+
+class _Template:
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._pid = os.getpid()
+        self._alive: set[int] = set()
+        self._parcel: Parcel | None = None
+        self._options: dict[str, Any] = {}
+        self._child_end, self._signal_end = socket.socketpair()
+        self._child_end.setblocking(False)
+        self._signal_end.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._signal_end.fileno(), warn_on_full_buffer=False)
+
+    def run(self) -> None:
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        poll.register(self._child_end, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._child_end.fileno() in ready:
+                self._reap()
+            if self._channel.fileno() in ready:
+                try:
+                    message, descriptors = receive(self._channel)
+                except EOFError:
+                    self._leave()
+                self._obey(pickle.loads(message), descriptors)
+
+    def _leave(self) -> None:
+        for pid in self._alive:
+            os.kill(pid, signal.SIGKILL)
+        os._exit(0)
+
+    def _obey(self, order: tuple[Any, ...], descriptors: list[int]) -> None:
+        if order[0] == "spawn":
+            self._spawn(order[1], descriptors)
+        elif order[0] == "signal":
+            if order[1] in self._alive:
+                os.kill(order[1], order[2])
+        else:
+            _, self._options, layout, inline = order
+            self._parcel = Parcel(layout, descriptors[0] if descriptors else None, inline)
+
+    def _spawn(self, number: int, descriptors: list[int]) -> None:
+        if len(descriptors) != 2 or self._parcel is None:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._tell("failed", number, "descriptors are missing")
+            return
+        try:
+            pid = os.fork()
+        except OSError as error:
+            pid = -1
+            self._tell("failed", number, str(error))
+        if pid == 0:
+            self._become_worker(number, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if pid > 0:
+            self._alive.add(pid)
+            self._tell("started", number, pid)
+
+    def _become_worker(self, number: int, descriptors: list[int]) -> None:
+        code = 1
+        try:
+            _die_with(self._pid)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for end in (self._channel, self._child_end, self._signal_end):
+                end.close()
+            # Forked generators would all draw the same.
+            np.random.seed()
+            if self._options["dump_signal"] is not None:
+                faulthandler.register(self._options["dump_signal"], file=sys.__stderr__, all_threads=True)
+            channel, page = socket.socket(fileno=descriptors[0]), ControlPage(descriptors[1])
+            assert self._parcel is not None
+            serve(number, channel, page, self._parcel, self._options["heartbeat"])
+            code = 0
+        except (BrokenPipeError, ConnectionResetError):
+            code = 0  # the owner is gone: nobody is left to tell
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _reap(self) -> None:
+        try:
+            while self._child_end.recv(4096):
+                pass
+        except BlockingIOError:
+            pass
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._alive.discard(pid)
+            self._tell("ended", pid, os.waitstatus_to_exitcode(status))
+
+    def _tell(self, *facts: Any) -> None:
+        try:
+            send(self._channel, pickle.dumps(facts))
+        except OSError:
+            self._leave()

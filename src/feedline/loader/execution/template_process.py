@@ -1,0 +1,123 @@
+"""`TemplateProcess`: the owner's side of the process that workers are forked from."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import socket
+import subprocess
+from multiprocessing.spawn import get_executable
+from typing import Any
+
+from feedline.loader.execution.channel import Inbox, Outbox
+from feedline.loader.execution.parcel import Parcel
+from feedline.loader.execution.process_template import bootstrap
+
+__all__ = ["TemplateProcess"]
+
+#: Seconds that it gets to end when its socket is closed.
+PATIENCE_SECONDS = 0.5
+
+
+class TemplateProcess:
+    """Starts the process; must be made by a thread that lives as long as it: see Note [orphans].
+
+    Raises:
+        OSError: it can't be started.
+    """
+
+    def __init__(self, parcel: Parcel, options: dict[str, Any]) -> None:
+        ours, theirs = socket.socketpair()
+        try:
+            theirs.set_inheritable(True)
+            program = bootstrap(theirs.fileno(), os.getpid())
+            self._process = subprocess.Popen(
+                [_executable(), *_interpreter_flags(), "-c", program],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self._channel = ours
+        self._inbox = Inbox(ours)
+        self._outbox = Outbox(ours)
+        self.is_alive = True
+        files = [] if parcel.descriptor is None else [os.dup(parcel.descriptor)]
+        self._send(("parcel", options, parcel.layout, parcel.inline), files)
+
+    @property
+    def descriptor(self) -> int:
+        """What to poll."""
+        return self._channel.fileno()
+
+    def wanted_events(self) -> int:
+        """Return what to poll for."""
+        return select.POLLIN | (0 if self._outbox.is_empty else select.POLLOUT)
+
+    def _send(self, order: tuple[Any, ...], descriptors: list[int]) -> None:
+        self._outbox.put([pickle.dumps(order, protocol=5)], descriptors)
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            self._outbox.flush()
+        except OSError:
+            self._outbox.drop()
+            self.is_alive = False
+
+    def order(self, *order: Any) -> None:
+        """Send an order that needs no descriptors."""
+        self._send(order, [])
+
+    def spawn(self, number: int, descriptors: list[int]) -> None:
+        """Have a worker made; the descriptors (its socket, its page) are closed here once they are sent."""
+        self._send(("spawn", number), descriptors)
+
+    def talk(self) -> list[tuple[Any, ...]]:
+        """Send and receive what can be; return the news."""
+        self._flush()
+        news = []
+        before = -1
+        while len(news) != before and not self._inbox.ended:
+            before = len(news)
+            self._inbox.read()
+            while self._inbox.messages:
+                news.append(pickle.loads(self._inbox.messages.popleft()[0]))
+        if self._inbox.ended:
+            self.is_alive = False
+        return news
+
+    def close(self) -> None:
+        """End it, and what workers it has."""
+        self.is_alive = False
+        self._outbox.drop()
+        self._channel.close()
+        try:
+            self._process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def forget(self) -> None:
+        """In a forked child: it is the parent's."""
+        self.is_alive = False
+        self._channel.close()
+        self._process.returncode = 0
+
+
+def _executable() -> str:
+    path = get_executable()
+    if not path:
+        raise OSError("the path of the Python interpreter is not known: sys.executable is empty")
+    return os.fsdecode(path)
+
+
+def _interpreter_flags() -> list[str]:
+    # What multiprocessing passes on, too: -O, -W, -X, -E and their like.
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return flags
