@@ -17,9 +17,11 @@ from feedline.loader.batch import BatchLoader, collate_or_default
 from feedline.loader.builder import LoaderBuilder
 from feedline.loader.choose import bound_collate, check_dataset, source_of
 from feedline.loader.execution.event_loop import EventLoopExecutor
+from feedline.loader.execution.processes import ProcessesExecutor, check_processes
 from feedline.loader.execution.protocol import Executor, Session
 from feedline.loader.execution.serial import SerialExecutor, SerialSession
 from feedline.loader.execution.threads import ThreadsExecutor
+from feedline.loader.execution.watchdog import WatchedSession
 from feedline.loader.failures import Failure
 from feedline.loader.fetch import ItemLoader
 from feedline.loader.fill import FillSource
@@ -58,7 +60,7 @@ class DataLoader:
         transform: applied to each item in the workers, as `f(item)` or `f(item, context)`.
         collate_fn: makes a batch of a list of items; default `feedline.default_collate`.
         num_workers: batches that are computed at once; 0 computes in the calling thread.
-        worker_type: `"thread"`.
+        worker_type: `"thread"`, or `"process"` for items that hold the GIL (needs the extra `process`).
         item_concurrency: items of one batch that are loaded at once.
         prefetch_depth: batches that may wait, beyond those in progress.
         prefetch_bytes: and how many bytes they may have, all together.
@@ -67,6 +69,7 @@ class DataLoader:
             `(failure) -> ` one of these.
         max_failures: how many items may fail, or which fraction of an epoch's items, before the run ends.
         timeout: seconds that one item may take.
+        watchdog: seconds without a batch after which the stacks of all workers are written out.
         reseed_globals: make the global generators of Python, NumPy and torch depend on (seed, epoch, index), too.
 
         rank, world_size: this process's share of a stream; default: those of the running job.
@@ -103,6 +106,8 @@ class DataLoader:
         self._locks: dict[int, threading.Lock] = {}
         self._executors: dict[int, Executor] = {}
         self._iterators: weakref.WeakSet[DataLoaderIterator] = weakref.WeakSet()
+        if options.worker_type == "process" and options.num_workers:
+            check_processes()
         if options.reseed_globals and self._is_async():
             raise OptionError(
                 "reseed_globals=True with an AsyncDataset: its transform runs in a thread beside yours, which shares "
@@ -172,6 +177,8 @@ class DataLoader:
         session = self._executor().session(options.in_order, known)
         if isinstance(plan, DeferredPlan) and isinstance(reading, StreamPlan):
             session = StreamSession(session, reading)
+        if options.watchdog is not None and not isinstance(session, SerialSession):
+            session = WatchedSession(session, options.watchdog)
         iterator = DataLoaderIterator(
             progress,
             plan,
@@ -259,13 +266,16 @@ class DataLoader:
         key = forks.generation()
         executor = self._executors.get(key)
         if executor is None:
+            options = self.options
             made: Executor
-            if self._is_async():
-                made = EventLoopExecutor(self._batches, self.options.num_workers)
-            elif self.options.num_workers == 0:
+            if options.worker_type == "process" and options.num_workers:
+                made = ProcessesExecutor(self._batches, options.num_workers, options.watchdog is not None)
+            elif self._is_async():
+                made = EventLoopExecutor(self._batches, options.num_workers)
+            elif options.num_workers == 0:
                 made = SerialExecutor(self._batches)
             else:
-                made = ThreadsExecutor(self._batches, self.options.num_workers)
+                made = ThreadsExecutor(self._batches, options.num_workers)
             executor = self._executors.setdefault(key, made)
         return executor
 
