@@ -16,13 +16,14 @@ from feedline.loader import forks
 from feedline.loader.batch import BatchLoader, collate_or_default
 from feedline.loader.builder import LoaderBuilder
 from feedline.loader.choose import bound_collate, check_dataset, source_of
+from feedline.loader.delivery import DeliveringIterator, can_pin, pin
 from feedline.loader.execution.event_loop import EventLoopExecutor
 from feedline.loader.execution.processes import ProcessesExecutor, check_processes
 from feedline.loader.execution.protocol import Executor, Session
 from feedline.loader.execution.serial import SerialExecutor, SerialSession
 from feedline.loader.execution.threads import ThreadsExecutor
 from feedline.loader.execution.watchdog import WatchedSession
-from feedline.loader.failures import Failure
+from feedline.loader.failures import Failure, decide
 from feedline.loader.fetch import ItemLoader
 from feedline.loader.fill import FillSource
 from feedline.loader.groups import can_split
@@ -33,11 +34,7 @@ from feedline.loader.ordering import Cursor
 from feedline.loader.plain import Delivered, PlainItems, PlainLane, PlainWhole
 from feedline.loader.plan import OrderPlan, Plan
 from feedline.loader.progress import Position, Progress
-from feedline.loader.source import (
-    OrderSource,
-    Source,
-    dataset_length,
-)
+from feedline.loader.source import IterableSource, Source
 from feedline.loader.state import LoaderState, differences
 from feedline.loader.stats import Tally
 from feedline.loader.streams import DeferredPlan, StreamPlan, StreamSession
@@ -71,6 +68,8 @@ class DataLoader:
         timeout: seconds that one item may take.
         watchdog: seconds without a batch after which the stacks of all workers are written out.
         reseed_globals: make the global generators of Python, NumPy and torch depend on (seed, epoch, index), too.
+        pin_memory: hand torch tensors out in page-locked memory, for quick copies to a GPU; structure and types are
+            kept, an object's own `pin_memory()` is called, and everything else, or without CUDA all, stays as it is.
 
         rank, world_size: this process's share of a stream; default: those of the running job.
 
@@ -96,10 +95,10 @@ class DataLoader:
     def _init(self, dataset: Any, options: LoaderOptions) -> None:
         self.dataset = check_dataset(dataset)
         self.options = options
-        self._entropy = fresh_seed() if options.seed is None else options.seed
-        self._epoch = 0
-        self._resume: Position | None = None
-        self._progress: Progress | None = None
+        # Where the next iterator starts, and what states speak of: each replaced in one assignment, so that a state
+        # that another thread takes is whole.
+        self._next = Position(0)
+        self._standing: Position | Progress = self._next
         self._failures: list[Failure] = []
         self._tally = Tally()
         self._closed = False
@@ -113,20 +112,27 @@ class DataLoader:
                 "reseed_globals=True with an AsyncDataset: its transform runs in a thread beside yours, which shares "
                 "the global generators; draw from context.rng"
             )
-        self._template = source_of(dataset, options)
+        self._template = self._make_source()
+        self._entropy = fresh_seed() if options.seed is None else self._template.entropy
         self._arm()
+
+    def _make_source(self) -> Source:
+        """Return where the batches' indices come from."""
+        return source_of(self.dataset, self.options)
 
     def _arm(self) -> None:
         """Bind what depends on the entropy in use."""
         options = self.options
         self._source: Source = self._template
-        if self._is_unseeded():
+        if self._template.entropy is not None and self._entropy is not None:
             self._source = self._template.with_seed(self._entropy)
+        seed = self._entropy if options.seed is None else options.seed
+        assert seed is not None
         transform = None if isinstance(options.transform, Identity) else options.transform
         items = ItemLoader(
             self.dataset,
             transform,
-            seed=self._entropy,
+            seed=seed,
             item_concurrency=options.item_concurrency,
             on_error=options.on_error,
             timeout=options.timeout,
@@ -161,25 +167,28 @@ class DataLoader:
         if self._closed:
             raise RuntimeError("the loader is closed")
         with self._lock():
-            start = self._resume or Position(self._epoch)
+            start = self._next
             plan = self._source.plan(start.epoch, start.units, start.batch, start.stream)
             if start.units and plan.end() is None and plan.task(start.batch) is None:
                 # Of an iterable without a length, only now it shows that nothing is left: on to the next epoch.
                 start = Position(start.epoch + 1)
                 plan = self._source.plan(start.epoch, 0, 0)
-            reading, plan = plan, self._deferred(plan)
-            progress = Progress(self._source, plan, start)
-            self._epoch = start.epoch + 1
-            self._resume = None
-            self._progress = progress
+            iterator = self._iterator(start, plan, with_indices)
+            self._standing = iterator.progress
+            self._next = Position(start.epoch + 1)
+        self._iterators.add(iterator)
+        return iterator
+
+    def _iterator(self, start: Position, reading: Plan, with_indices: bool) -> DataLoaderIterator:
+        plan = self._deferred(reading)
+        progress = Progress(self._source, plan, start)
         options = self.options
-        known = {failure.index: failure for failure in self._failures if failure.epoch < start.epoch}
-        session = self._executor().session(options.in_order, known)
+        session = self._executor().session(options.in_order, self._known(start.epoch))
         if isinstance(plan, DeferredPlan) and isinstance(reading, StreamPlan):
             session = StreamSession(session, reading)
         if options.watchdog is not None and not isinstance(session, SerialSession):
             session = WatchedSession(session, options.watchdog)
-        iterator = DataLoaderIterator(
+        return self._make_iterator(
             progress,
             plan,
             session,
@@ -191,10 +200,32 @@ class DataLoader:
             expected=self._source.batches(start.epoch) if plan.end() is None else None,
             with_indices=with_indices,
             tally=self._tally,
-            plain=self._plain_lane(plan, session),
+            plain=None if start.ahead else self._plain_lane(plan, session),
         )
-        self._iterators.add(iterator)
-        return iterator
+
+    def _known(self, epoch: int) -> dict[int | str, Failure]:
+        """Return the failures of earlier epochs whose items are not to be tried again.
+
+        A callable policy is asked anew about each of them; where it says "raise", the item is tried again.
+        """
+        policy = self.options.on_error
+        if policy == "raise":
+            return {}
+        return {
+            failure.index: failure
+            for failure in self._failures
+            if failure.epoch < epoch and decide(policy, failure) != "raise"
+        }
+
+    def _make_iterator(self, *parts: Any, **options: Any) -> DataLoaderIterator:
+        deliver = self._delivery()
+        if deliver is None:
+            return DataLoaderIterator(*parts, **options)
+        return DeliveringIterator(deliver, *parts, **options)
+
+    def _delivery(self) -> Callable[[Any], Any] | None:
+        """Return what is done to a batch when it is handed out; `None` for nothing."""
+        return pin if self.options.pin_memory and can_pin() else None
 
     def _deferred(self, plan: Plan) -> Plan:
         """With workers, a stream is read by a thread of its own, and the consumer only asks for numbers."""
@@ -289,7 +320,7 @@ class DataLoader:
         Raises:
             TypeError: the sampler is an iterable without a length.
         """
-        batches = self._source.batches(self._epoch)
+        batches = self._source.batches(self._next.epoch)
         if batches is None:
             raise TypeError("this loader has no length: its sampler is an iterable without one")
         return batches
@@ -305,29 +336,35 @@ class DataLoader:
         epoch = check_epoch(epoch)
         if isinstance(number, bool) or not hasattr(type(number), "__index__"):
             raise TypeError(f"the number of a batch is an int, not {number!r}")
+        if self._closed:
+            raise RuntimeError("the loader is closed")
         if is_stream(self.dataset):
             raise TypeError("batch_at() needs random access; a stream has none")
+        if isinstance(self._source, IterableSource) and self._source.is_one_shot:
+            raise TypeError("batch_at() needs an order that can be walked anew; the sampler is an iterator")
         plan = self._source.plan(epoch, 0, 0)
         task = plan.task(number) if number >= 0 else None
         if task is None:
             raise IndexError(f"epoch {epoch} has no batch {number}")
-        known = {failure.index: failure for failure in self._failures if failure.epoch < epoch}
         executor = self._executor() if self._is_async() else SerialExecutor(self._batches)
-        session = executor.session(True, known)
+        session = executor.session(True, self._known(epoch))
         session.submit(task)
         cursor = Cursor(number)
         while (outcome := session.outcomes.peek(cursor)) is None:
             session.wait()
         if outcome.error is not None:
             raise outcome.error
-        return outcome.value
+        if outcome.empty:
+            raise IndexError(f"batch {number} of epoch {epoch} is not there: all of its items are left out")
+        deliver = self._delivery()
+        return outcome.value if deliver is None else deliver(outcome.value)
 
     # -- epochs and positions
 
     @property
     def epoch(self) -> int:
         """The epoch that the next `iter()` runs."""
-        return self._epoch
+        return self._next.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next `iter()` run `epoch`, from its start.
@@ -337,21 +374,17 @@ class DataLoader:
         """
         epoch = check_epoch(epoch)
         with self._lock():
-            if self._resume is not None and self._resume.epoch == epoch:
+            if self._next.epoch == epoch and (self._next.units or self._next.ahead):
                 return
-            self._epoch = epoch
-            self._resume = None
-            self._progress = None
+            self._standing = self._next = Position(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position behind the last batch that was received from the newest iterator, as JSON values.
 
         Costs microseconds, starts nothing, and may be called at any time from any thread.
         """
-        progress = self._progress
-        return self._state_of(
-            self._resume or Position(self._epoch) if progress is None else progress.position()
-        )
+        standing = self._standing
+        return self._state_of(standing if isinstance(standing, Position) else standing.position())
 
     def _state_of(self, position: Position) -> dict[str, Any]:
         return LoaderState(
@@ -389,10 +422,8 @@ class DataLoader:
             if loaded.entropy is not None:
                 # Workers hold the batch loader with the entropy of before: new ones are made.
                 self._executors = {}
-            self._resume = position if position.units else None
-            self._epoch = position.epoch
-            self._progress = None
             self._failures = list(loaded.failures)
+            self._standing = self._next = position
 
     def _check_fits(self, loaded: LoaderState) -> None:
         lines = differences(loaded.fingerprint, self._fingerprint())
@@ -409,15 +440,14 @@ class DataLoader:
             )
 
     def _checked_position(self, loaded: LoaderState) -> Position:
-        whole = self._source.longest_left(loaded.epoch, 0)
-        if whole is not None and loaded.position:
-            units = dataset_length(self.dataset) if isinstance(self._source, OrderSource) else whole
-            bound = max(units, whole * (self.options.batch_size or 1)) * self._source.stride
-            if loaded.position > bound:
-                raise StateError(
-                    f"the state does not fit this loader:\n  position: the state has {loaded.position}, "
-                    f"the loader's epoch ends at {bound}"
-                )
+        whole = self._source.whole(loaded.epoch)
+        # With tail="drop" the global order may be longer than what the ranks get of it.
+        end = None if whole is None else whole + self._source.stride - 1
+        if end is not None and loaded.position > end:
+            raise StateError(
+                f"the state does not fit this loader:\n  position: the state has {loaded.position}, "
+                f"the loader's epoch ends at {end}"
+            )
         if loaded.position and self._source.longest_left(loaded.epoch, loaded.position) == 0:
             return Position(loaded.epoch + 1)
         return Position(loaded.epoch, loaded.position, loaded.batch, frozenset(loaded.ahead), loaded.stream)
@@ -436,8 +466,8 @@ class DataLoader:
         """Every item that failed so far in batches that were delivered, those of a loaded state first."""
         return tuple(self._failures)
 
-    def _epoch_items(self) -> int:
-        return dataset_length(self.dataset)
+    def _epoch_items(self, epoch: int) -> int:
+        return self._source.items(epoch) or 0
 
     def close(self) -> None:
         """End workers and iterators; idempotent. The state stays readable."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -20,6 +21,8 @@ __all__ = [
     "as_batch_error",
     "attach_note",
     "check_policy",
+    "decide",
+    "is_ctrl_c",
     "recorded_index",
     "substitutes",
 ]
@@ -54,10 +57,10 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException, index: Any, epoch: int, batch: int) -> Failure:
         """Record `error` of the item `index`."""
-        location = getattr(error, "location", None)
+        location = _location_of(error)
         return cls(
             index=recorded_index(index),
-            location=location if isinstance(location, str) else None,
+            location=location,
             epoch=epoch,
             batch=batch,
             error=_one_line(error),
@@ -120,6 +123,14 @@ def type_name(error: BaseException) -> str:
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
+def _location_of(error: BaseException) -> str | None:
+    try:
+        location = getattr(error, "location", None)
+    except Exception:  # a property of somebody else's class
+        return None
+    return location if isinstance(location, str) else None
+
+
 def message_of(error: BaseException) -> str:
     """Return `str(error)`, or what can be said where that fails itself."""
     try:
@@ -156,15 +167,24 @@ def as_batch_error(error: BaseException, index: Any) -> Exception:
     return report
 
 
+def is_ctrl_c(error: BaseException) -> bool:
+    """Tell whether `error` comes from the user's keyboard: a KeyboardInterrupt, and on the main thread.
+
+    One that user code raises there by itself can't be told apart.
+    """
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
 def attach_note(error: BaseException, text: str) -> None:
     """Add feedline's note to `error`, in place of an earlier one (an exception object may be raised twice)."""
-    notes = getattr(error, "__notes__", None)
-    if isinstance(notes, list):
-        notes[:] = [note for note in notes if not str(note).startswith(NOTE_START)]
     try:
+        notes = getattr(error, "__notes__", None)
+        if isinstance(notes, list):
+            notes[:] = [note for note in notes if not str(note).startswith(NOTE_START)]
         error.add_note(NOTE_START + text)
-    except TypeError:
-        # Its class keeps something else in __notes__: the error itself matters more than our note.
+    except Exception:
+        # Its class keeps something else in __notes__, or allows no new attributes (a frozen dataclass): the error itself
+        # matters more than our note.
         return
 
 

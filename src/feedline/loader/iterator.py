@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +91,12 @@ class DataLoaderIterator:
         self._hinted = progress.cursor.next
         # The short cut submits more once so few batches are open that a whole group has room again.
         self._low = pace.window - pace.group + 1 if pace.eager else -1
-        self._largest = 0
+        # On its detours the short cut of the calling thread has one batch made at a time.
+        self._group = pace.group if plain is None or pace.eager else 1
+        self._eager = pace.eager
+        self._following = progress.cursor
+        #: Bytes of the largest batch so far.
+        self._largest: int | None = None
         self._broken: BaseException | None = None
         self._closed: str | None = None
         self._ended_by: TooManyFailures | None = None
@@ -110,31 +115,42 @@ class DataLoaderIterator:
             number = progress.cursor.next
             value = plain(number)
             if value is not DETOUR:
-                # On the main thread a Ctrl-C before this line leaves the batch to the next call.
-                progress.cursor = cursor_at(number + 1)
                 tally = self._tally
                 tally.batches += 1
                 tally.items += plain.count
-                if self._pace.eager:
-                    self._session.outcomes.remove(number)
-                    if self._submitted - number <= self._low:
-                        self._refill_later()
-                return (self._listed(plain.rows), value) if self._with_indices else value
-            if not self._pace.eager:
-                self._submitted = max(self._submitted, number)
-                if self._session.outcomes.peek(progress.cursor) is not None:
-                    self._submitted = number + 1
+                following = cursor_at(number + 1)
+                eager = self._eager
+                if eager and self._submitted - number <= self._low:
+                    self._refill_later(following)
+                if self._with_indices:
+                    value = (self._listed(plain.rows), value)
+                # No call from here on: see Note [Ctrl-C] in ordering.
+                progress.cursor = following
+                if eager:
+                    plain.outcome.value = None
+                return value
         outcome = self._receive()
         if outcome is None:
             raise StopIteration
         if outcome.error is not None:
-            try:
-                raise outcome.error
-            finally:
-                del outcome  # the error's traceback holds this frame
+            self._raise(outcome)
+        value = outcome.value
         if self._with_indices:
-            return self._listed(outcome.indices), outcome.value
-        return outcome.value
+            value = (self._listed(outcome.indices), value)
+        self._progress.cursor = self._following
+        outcome.value = None
+        return value
+
+    def _raise(self, outcome: Outcome) -> NoReturn:
+        """Raise the error of `outcome`, which counts as received. Nothing here keeps it: it holds this iterator."""
+        error = outcome.error
+        assert error is not None
+        try:
+            self._progress.cursor = self._following
+            outcome.error = outcome.cause = None
+            raise error
+        finally:
+            del error, outcome
 
     @staticmethod
     def _listed(indices: Any) -> list[Any]:
@@ -164,22 +180,28 @@ class DataLoaderIterator:
             # Nothing waits to be delivered: straight into the caller's memory.
             rows = fill_from(self._fill_source, task.indices, targets)
             if rows is not None:
-                self._advance(self._progress.cursor, Outcome(task.number, indices=task.indices))
-                self._submitted = max(self._submitted, self._progress.cursor.next)
+                self._tally.batches += 1
+                self._tally.items += rows
+                self._progress.cursor = self._progress.cursor.after(task.number)
                 return rows
         outcome = self._receive()
         if outcome is None:
             return 0
         if outcome.error is not None:
-            raise outcome.error
+            self._raise(outcome)
         rows = len(outcome.indices)
         arrays = outcome.value.values() if isinstance(outcome.value, dict) else outcome.value
         for target, array in zip(targets, arrays, strict=True):
             target[:rows] = array
+        self._progress.cursor = self._following
+        outcome.value = None
         return rows
 
     def _receive(self) -> Outcome | None:
-        """Return the next outcome that is not empty, the cursor moved behind it; `None` at the end."""
+        """Return the next outcome that is not empty; `None` at the end.
+
+        The caller moves the cursor to `_following`, as the last thing that it does.
+        """
         self._check_usable()
         if self._broken is not None:
             broken, self._broken = self._broken, None
@@ -191,37 +213,38 @@ class DataLoaderIterator:
                 self._progress.ended = True
                 self._finish("at its end")
                 return None
-            self._advance(cursor, outcome)
-            if self._pace.eager:
-                self._refill_later()
-            self._record(outcome)
+            following = cursor.after(outcome.number)
+            self._plan.forget(outcome.number)
+            if self._pace.max_bytes is not None:
+                self._largest = max(self._largest or 0, _nbytes(outcome.value))
+            if self._eager:
+                self._refill_later(following)
+            self._record(outcome, following)
+            self._tally.add(outcome)
             if not outcome.empty:
+                self._following = following
                 return outcome
+            self._progress.cursor = following
 
-    def _record(self, outcome: Outcome) -> None:
+    def _record(self, outcome: Outcome, following: Cursor) -> None:
         try:
             self._on_received(outcome, self._progress.epoch)
         except TooManyFailures as error:
             self._ended_by = error
+            self._progress.cursor = following
             self._finish("by too many failures")
             raise
-
-    def _advance(self, cursor: Cursor, outcome: Outcome) -> None:
-        self._progress.cursor = cursor.after(outcome.number)
-        self._session.outcomes.remove(outcome.number)
-        self._plan.forget(outcome.number)
-        self._tally.add(outcome)
-        if self._pace.max_bytes is not None:
-            self._largest = max(self._largest, _nbytes(outcome.value))
 
     def _wait(self, cursor: Cursor) -> Outcome | None:
         start = perf_counter()
         outcome = None
+        self._session.outcomes.drop_received(cursor)
         while outcome is None:
-            self._refill()
+            self._refill(cursor)
             if self._at_end(cursor):
                 break
             self._session.wait()
+            self._check_usable()
             outcome = self._session.outcomes.peek(cursor)
         self._tally.waited(perf_counter() - start)
         return outcome
@@ -230,49 +253,56 @@ class DataLoaderIterator:
         end = self._plan.end()
         return end is not None and cursor.next >= end
 
-    def _refill(self) -> None:
-        """Submit what there is room for. The calling thread takes on work only when nothing is left to deliver."""
+    def _refill(self, cursor: Cursor) -> None:
+        """Submit what there is room for when the consumer is at `cursor`.
+
+        The calling thread takes on work only when nothing is left to deliver.
+        """
         pace = self._pace
         while True:
-            cursor = self._progress.cursor
+            self._submitted = max(self._submitted, cursor.next)
             open_batches = self._submitted - cursor.next
             room = pace.window - open_batches + (0 if pace.in_order else min(1, len(cursor.ahead)))
-            if room < pace.group and open_batches:
+            if room < self._group and open_batches:
                 return
-            if (
-                pace.max_bytes is not None
-                and open_batches
-                and self._largest * (open_batches + 1) > pace.max_bytes
-            ):
+            if open_batches and self._is_full(open_batches - len(cursor.ahead)):
+                return
+            task = self._plan.task(self._submitted, self._group)
+            if task is None:
                 return
             if self._submitted in cursor.ahead:
                 self._plan.forget(self._submitted)
                 self._submitted += 1
                 continue
-            task = self._plan.task(self._submitted, pace.group)
-            if task is None:
-                return
             if self._hint is not None:
-                self._give_hints()
+                self._give_hints(cursor)
             self._session.submit(task)
             self._submitted = task.number + task.count
 
-    def _refill_later(self) -> None:
-        # The batch in hand is received already: a failure to start more belongs to the next call.
+    def _is_full(self, waiting: int) -> bool:
+        """Tell whether one more batch would be too many bytes; before the first has come, nobody knows how large one is."""
+        limit = self._pace.max_bytes
+        return limit is not None and (self._largest is None or self._largest * (waiting + 1) > limit)
+
+    def _refill_later(self, cursor: Cursor) -> None:
+        # The batch in hand comes first: a failure to start more belongs to the next call.
         try:
-            self._refill()
+            self._refill(cursor)
         except Exception as error:
             self._broken = error
 
-    def _give_hints(self) -> None:
+    def _give_hints(self, cursor: Cursor) -> None:
+        """Tell the dataset which items come, each batch once."""
         assert self._hint is not None
         horizon = self._submitted + max(HINTED_BATCHES, self._pace.window)
         self._hinted = max(self._hinted, self._submitted)
         while self._hinted <= horizon:
             task = self._plan.task(self._hinted)
-            self._hinted += 1
-            if task is None or task.error is not None:
+            if task is None:
                 return
+            self._hinted += 1
+            if task.error is not None or task.number in cursor.ahead:
+                continue
             try:
                 self._hint(task.indices)
             except Exception:
@@ -294,6 +324,8 @@ class DataLoaderIterator:
     def _finish(self, how: str) -> None:
         self._closed = self._closed or how
         self._finalizer()
+        # Another thread may be waiting in next(): it shall hear of it.
+        self._session.notify()
 
     def close(self) -> None:
         """Drop what is in progress; idempotent. The position stays readable."""
@@ -306,6 +338,11 @@ class DataLoaderIterator:
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
+
+    @property
+    def progress(self) -> Progress:
+        """Where the consumer is."""
+        return self._progress
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position behind the last batch that was received from *this* iterator, as JSON values."""

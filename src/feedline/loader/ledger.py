@@ -11,11 +11,15 @@ from feedline.loader.failures import Failure
 __all__ = ["Ledger"]
 
 
+#: Failures at the end of the ledger among which one that may be there already is looked for.
+RECENT = 1000
+
+
 class Ledger:
     """Keeps what failed, and ends a run with too many failures."""
 
     def __init__(
-        self, failures: list[Failure], max_failures: int | float | None, epoch_items: Callable[[], int]
+        self, failures: list[Failure], max_failures: int | float | None, epoch_items: Callable[[int], int]
     ) -> None:
         self._failures = failures
         self._max = max_failures
@@ -25,14 +29,27 @@ class Ledger:
         """Record what failed in `outcome`; raises `TooManyFailures` from the last one if that is too much."""
         if not outcome.failures:
             return
-        self._failures.extend(outcome.failures)
+        if not self._has(outcome.failures[0]):
+            self._failures.extend(outcome.failures)
         if self._max is None:
             return
-        allowed = self._max * self._epoch_items() if isinstance(self._max, float) else self._max
-        if len(self._failures) > allowed:
-            last = self._failures[-1]
-            told = f"{self._max:g} of the items" if isinstance(self._max, float) else str(self._max)
+        count, allowed, told = self._counted(epoch)
+        if count > allowed:
+            last = outcome.failures[-1]
             raise TooManyFailures(
-                f"{len(self._failures)} items failed, max_failures={told}; the last one was item "
+                f"{count} items failed, max_failures={told}; the last one was item "
                 f"{last.index!r} of batch {last.batch}, epoch {last.epoch}: {last.error}"
             ) from outcome.cause
+
+    def _has(self, failure: Failure) -> bool:
+        # Recorded, and then a Ctrl-C came before the batch was delivered: see Note [Ctrl-C] in ordering. Others may have
+        # recorded since, but not many.
+        return any(recorded is failure for recorded in self._failures[-RECENT:])
+
+    def _counted(self, epoch: int) -> tuple[int, float, str]:
+        """Return how many items failed, how many may, and the limit in words: a fraction is of one epoch's items."""
+        if not isinstance(self._max, float):
+            assert self._max is not None
+            return len(self._failures), self._max, str(self._max)
+        count = sum(failure.epoch == epoch for failure in self._failures)
+        return count, self._max * self._epoch_items(epoch), f"{self._max:g} of the epoch's items"

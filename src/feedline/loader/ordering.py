@@ -1,10 +1,12 @@
 """The window: outcomes that have come, and which of them is next.
 
 Note [Ctrl-C]
-    On the main thread a KeyboardInterrupt may come between any two bytecodes, also between a function's return and the
-    assignment of what it returned. So nothing is ever popped: an outcome is looked at, then the cursor moves, then the
-    outcome is removed; a task that was handed out twice gives an outcome that is already received, and is dropped.
-    Whatever the moment, every batch comes once.
+    On the main thread a KeyboardInterrupt may come at any call and at any turn of a loop; CPython looks for signals
+    there, and neither at loads and stores of attributes nor at `return`. So the move of the cursor is the last thing
+    before a batch is returned (or its error raised), with no call behind it: before it, the batch is still here for the
+    next call; behind it, a `for` loop has it. Whatever comes before may run twice for one batch: nothing is popped, an
+    outcome stays in the window until the next call; a failure is recorded once, since it is looked for first; a task
+    that was handed out twice gives an outcome that is already received, and is dropped.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ class Window(Generic[R]):
     def peek(self, cursor: Cursor) -> R | None:
         """Return the outcome that is to be delivered, if it is here; it stays until it is removed."""
         if self._in_order:
+            self._outcomes.pop(cursor.next - 1, None)
             return self._outcomes.get(cursor.next)
         # list() of a dict is one atomic step, the dict's order that in which the outcomes came.
         for number in list(self._outcomes):
@@ -82,12 +85,15 @@ class Window(Generic[R]):
         return None
 
     def at(self, number: int) -> R | None:
-        """Return what came of batch `number`, if it is here; it stays."""
+        """Return what came of batch `number`, if it is here; it stays. The one before it goes: it is received."""
+        self._outcomes.pop(number - 1, None)
         return self._outcomes.get(number)
 
-    def remove(self, number: int) -> None:
-        """Forget an outcome that the cursor has passed."""
-        self._outcomes.pop(number, None)
+    def drop_received(self, cursor: Cursor) -> None:
+        """Forget what the cursor has passed: outcomes of tasks that were handed out twice."""
+        for number in list(self._outcomes):
+            if cursor.has(number):
+                self._outcomes.pop(number, None)
 
     def __len__(self) -> int:
         return len(self._outcomes)

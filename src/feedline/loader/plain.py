@@ -2,8 +2,8 @@
 
 Where nothing has to be decided on the way (no workers, no transform, no policy, no time limit), a batch needs no task,
 no outcome and no window: `PlainItems` and `PlainWhole` give it directly. Whatever goes wrong takes a detour: the
-short cut leaves the outcome in the session, or nothing, and the iterator goes on the usual way, which names the fault. `Delivered` is the consumer's end for workers: an outcome with nothing to tell but a
-batch goes straight to it.
+short cut leaves the outcome in the session, or nothing, and the iterator goes on the usual way, which names the fault.
+`Delivered` is the consumer's end for workers: an outcome with nothing to tell but a batch goes straight to it.
 
 A test holds both ways against each other, batch by batch and error by error.
 """
@@ -41,10 +41,12 @@ class PlainLane:
     Attributes:
         rows: indices of the batch that was given last.
         count: how many.
+        outcome: what a worker gave (`Delivered` alone).
     """
 
     rows: Any = ()
     count = 0
+    outcome: Outcome
 
     def __call__(self, number: int) -> Any:
         """Return the batch, or `DETOUR`."""
@@ -145,9 +147,14 @@ class PlainWhole(PlainLane):
             if not self._read(number):
                 return DETOUR
             place = 0
+        value = self._values[place]
+        if value is None:
+            # A Ctrl-C came before it was delivered.
+            if not self._read(number):
+                return DETOUR
+            place, value = 0, self._values[0]
         self._place = place
         self.count = min(self._size, len(self._indices) - place * self._size)
-        value = self._values[place]
         # Not kept: a batch's memory is free again when the user drops it.
         self._values[place] = None
         return value
@@ -191,6 +198,7 @@ class Delivered(PlainLane):
         tally.fetch_seconds += outcome.fetch_seconds
         tally.transform_seconds += outcome.transform_seconds
         tally.collate_seconds += outcome.collate_seconds
+        self.outcome = outcome
         self.rows = outcome.indices
         self.count = len(outcome.indices)
         return outcome.value

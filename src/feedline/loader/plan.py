@@ -6,13 +6,13 @@ by a slice of an `Order`; only for a user's own iterables it has to walk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from feedline.loader.batch import Task
-from feedline.loader.failures import as_batch_error, attach_note
+from feedline.loader.failures import as_batch_error, attach_note, is_ctrl_c
 from feedline.loader.indices import as_index_array, as_key
+from feedline.loader.walk import Rewalk
 from feedline.samplers.orders import ReadAhead
 from feedline.samplers.protocol import BatchOrder, Order
 
@@ -79,6 +79,11 @@ class OrderPlan:
             indices = self._order[start:stop]
             if not self._trusted:
                 indices = as_index_array(indices, start)
+                if len(indices) != stop - start:
+                    raise ValueError(
+                        f"the sampler's order gave {len(indices)} indices for its places {start} to {stop - 1}, of "
+                        f"{self._length} in all; a slice must have as many as a list's"
+                    )
         except Exception as error:
             return Task(number, self.epoch, (), error=as_batch_error(error, None))
         real = None if self._real is None else max(0, min(self._real - start, stop - start))
@@ -90,8 +95,11 @@ class OrderPlan:
         return self._trusted and self._real is None
 
     def items_before(self, number: int) -> int:
-        """Return the items of the batches before `number`."""
-        return min((number - self.first) * self.batch_size, self._length)
+        """Return the items of the batches before `number`, each counted as full.
+
+        So a rank whose last batch is short counts as the others, whose batch of the same number may be full.
+        """
+        return (number - self.first) * self.batch_size
 
     def end(self) -> int:
         """Return the number after the last batch."""
@@ -114,6 +122,7 @@ class BatchOrderPlan:
         self._batches = batches
         self._epoch = epoch
         self._skip = skip
+        self._real: int | None = getattr(batches, "num_real", None)
         self._end = first + max(0, len(batches) - skip)
 
     def task(self, number: int, count: int = 1) -> Task | None:
@@ -124,7 +133,15 @@ class BatchOrderPlan:
             indices = as_index_array(self._batches[number - self.first + self._skip], 0)
         except Exception as error:
             return Task(number, self._epoch, (), error=as_batch_error(error, None))
-        return Task(number, self._epoch, indices)
+        return Task(number, self._epoch, indices, self._real_rows(number, len(indices)))
+
+    def _real_rows(self, number: int, rows: int) -> int | None:
+        if self._real is None:
+            return None
+        # Orders of batches that tell where padding starts are chunks: all but the last are as long as the first.
+        place = number - self.first + self._skip
+        before = place * len(self._batches[0]) if place else 0
+        return max(0, min(self._real - before, rows))
 
     def items_before(self, number: int) -> int:
         """Return the batches before `number`."""
@@ -145,6 +162,8 @@ class IterablePlan:
         indices: the iterable, endless perhaps.
         batch_size: items per batch; `None` if the iterable gives whole batches.
         skip: units (items, or batches) that were received before: drawn and dropped.
+
+    Where a Ctrl-C comes inside of the iterable's own code, it is walked anew up to the same place.
     """
 
     @property
@@ -166,56 +185,65 @@ class IterablePlan:
         self._epoch = epoch
         self._size = batch_size
         self._drop_last = drop_last
-        self._walk: Iterator[Any] | None = iter(indices)
+        self._skip = skip
+        self._walk: Rewalk | None = Rewalk(indices)
+        self._values: list[Any] = []
         self._tasks: dict[int, Task] = {}
         self._following = first
-        self._position = 0
+        #: Units in tasks that were made.
+        self._units = 0
         self._error: Exception | None = None
         self._end: int | None = None
-        for _ in islice(self._walk, skip):
-            self._position += 1
+        #: Units that there are in all, once that is known.
+        self._total: int | None = None
 
     def task(self, number: int, count: int = 1) -> Task | None:
         """Return batch `number`, walking on as far as it needs."""
-        while self._following <= number and self._walk is not None:
+        while self._following <= number and self._end is None:
             task = self._read()
-            if task is not None:
-                self._tasks[self._following] = task
-                self._following += 1
-            if task is None or self._walk is None:
-                self._walk = None
+            if task is None:
                 self._end = self._following
+            else:
+                self._tasks[self._following] = task
+                # Values are given up once the task is kept: a Ctrl-C in between only makes the same task again.
+                self._units += len(self._values)
+                self._values = []
+                self._following += 1
+                if self._walk is None and self._error is None:
+                    self._end = self._following
         return self._tasks.get(number)
 
     def _read(self) -> Task | None:
+        self._draw()
+        values = self._values
+        if self._drop_last and self._size is not None and len(values) < self._size and self._error is None:
+            return None
+        if values:
+            return self._task(values if self._size is not None else values[0], self._skip + self._units)
         if self._error is not None:
-            error, self._error, self._walk = self._error, None, None
+            error, self._error = self._error, None
             return Task(self._following, self._epoch, (), error=error)
-        start = self._position
-        values = self._draw()
-        if self._size is None:
-            return self._task(values[0], start) if values else self._after_error()
-        if not values or (self._drop_last and len(values) < self._size and self._error is None):
-            return self._after_error()
-        return self._task(values, start)
+        return None
 
-    def _draw(self) -> list[Any]:
+    def _draw(self) -> None:
         """Draw the units of one batch; an error of the iterable ends it, after what came before is delivered."""
-        values: list[Any] = []
-        assert self._walk is not None
+        walk = self._walk
+        if walk is None:
+            return
         try:
-            for value in self._walk:
-                values.append(value)
-                self._position += 1
-                if len(values) == (self._size or 1):
-                    break
-        except Exception as error:
-            self._error = as_batch_error(error, None)
-            attach_note(self._error, f"the sampler failed at position {self._position}, epoch {self._epoch}")
-        return values
-
-    def _after_error(self) -> Task | None:
-        return self._read() if self._error is not None else None
+            if walk.drawn < self._skip:
+                walk.skip(self._skip - walk.drawn)
+            walk.draw(self._values, self._size or 1)
+        except BaseException as error:
+            if is_ctrl_c(error):
+                raise
+            position = self._skip + self._units + len(self._values)
+            report = as_batch_error(error, None)
+            attach_note(report, f"the sampler failed at position {position}, epoch {self._epoch}")
+            self._error = report
+        if self._error is not None or len(self._values) < (self._size or 1):
+            self._total = self._units + len(self._values)
+            self._walk = None
 
     def _task(self, values: Any, start: int) -> Task:
         try:
@@ -232,8 +260,8 @@ class IterablePlan:
         if self._size is None:
             return number - self.first
         units = (number - self.first) * self._size
-        # Only the last batch may be short, and once it is received everything is read.
-        return units if self._end is None or number < self._end else min(units, self._position)
+        # Only the batch before the end, or before an error, may be short.
+        return units if self._total is None else min(units, self._total)
 
     def end(self) -> int | None:
         """Return the number after the last batch, once the iterable has ended."""

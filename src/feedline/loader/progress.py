@@ -59,21 +59,28 @@ class Progress:
         if plan is None and settled is not None:
             return settled
         assert plan is not None
-        start, cursor = self._start, self.cursor
-        units = start.units + plan.items_before(cursor.next) * self._source.stride
-        if self.ended or self._is_finished(plan, cursor, units):
-            return Position(start.epoch + 1)
-        stream_state = getattr(plan, "stream_state", None)
-        stream = None if stream_state is None else stream_state(cursor.next)
-        return Position(start.epoch, units, cursor.next, cursor.ahead, stream)
+        start = self._start
+        while True:
+            cursor = self.cursor
+            try:
+                units = start.units + plan.items_before(cursor.next) * self._source.stride
+                if self.ended or self._is_finished(plan, cursor, units):
+                    return Position(start.epoch + 1)
+                stream_state = getattr(plan, "stream_state", None)
+                stream = None if stream_state is None else stream_state(cursor.next)
+            except LookupError:
+                # A stream's plan forgets places that the consumer has passed: it has gone on meanwhile.
+                if cursor is self.cursor:
+                    raise
+                continue
+            return Position(start.epoch, units, cursor.next, cursor.ahead, stream)
 
     def _is_finished(self, plan: Plan, cursor: Cursor, units: int) -> bool:
         end = plan.end()
         if end is None or cursor.next < end:
             return False
         # This rank has nothing left; with tail="exact" another one may still have a batch.
-        left = self._source.longest_left(self._start.epoch, units)
-        return left is None or left == 0
+        return self._source.stride == 1 or not self._source.longest_left(self._start.epoch, units)
 
     def settle(self) -> None:
         """Keep the position only: the plan's order may be large."""

@@ -6,7 +6,7 @@ A source answers in *units* of its global order: items, or batches where a batch
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +35,14 @@ class Source(Protocol):
 
     def longest_left(self, epoch: int, position: int) -> int | None:
         """Return how many batches the rank with the most still has from `position` on."""
+        ...
+
+    def items(self, epoch: int) -> int | None:
+        """Return how many items an epoch has, all ranks together, or `None` where nobody knows."""
+        ...
+
+    def whole(self, epoch: int) -> int | None:
+        """Return the units of an epoch's global order, at least, or `None`; with `tail="drop"` there may be a few more."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -148,6 +156,18 @@ class OrderSource:
     def _chunks(self, items: int) -> int:
         return items // self._batch_size if self._drop_last else -(-items // self._batch_size)
 
+    def items(self, epoch: int) -> int:
+        """Return the items of an epoch, all ranks together, padding included."""
+        longest = getattr(self._sampler, "longest", None)
+        if longest is None:
+            return len(self._order(epoch, 0)) * self.stride
+        items: int = longest(dataset_length(self._dataset), 0, epoch)
+        return items * self.stride
+
+    def whole(self, epoch: int) -> int:
+        """Return the items of an epoch."""
+        return self.items(epoch)
+
     def batches(self, epoch: int) -> int:
         """Return the batches of a whole epoch."""
         return self._chunks(len(self._order(epoch, 0)))
@@ -200,6 +220,14 @@ class BatchOrderSource:
         """Return the batches of a whole epoch."""
         return len(self._sampler.batches(dataset_length(self._dataset), epoch))
 
+    def items(self, epoch: int) -> int:
+        """Return the dataset's length: how many items batches have, only the sampler knows."""
+        return dataset_length(self._dataset)
+
+    def whole(self, epoch: int) -> int:
+        """Return the batches of an epoch, all ranks together."""
+        return self.longest_left(epoch, 0) * self.stride
+
     def longest_left(self, epoch: int, position: int) -> int:
         """Return the batches that the rank with the most still has."""
         longest = getattr(self._sampler, "longest", None)
@@ -237,6 +265,7 @@ class IterableSource:
         self._batch_size = batch_size
         self._drop_last = drop_last
         self._walked = False
+        self._warned = False
 
     def plan(self, epoch: int, position: int, first: int, stream: Mapping[str, Any] | None = None) -> Plan:
         """Start walking the iterable, `position` units of it dropped."""
@@ -244,7 +273,8 @@ class IterableSource:
         if callable(set_epoch):
             set_epoch(epoch)
         walk = iter(self._indices)
-        if self._walked and walk is self._indices:
+        if self._walked and walk is self._indices and not self._warned:
+            self._warned = True
             warnings.warn(
                 f"the sampler {type(self._indices).__name__} is an iterator and used up: this epoch may be "
                 f"empty; give a list, or an object that can be iterated anew",
@@ -255,6 +285,21 @@ class IterableSource:
         return IterablePlan(
             walk, epoch, self._batch_size, drop_last=self._drop_last, first=first, skip=position
         )
+
+    @property
+    def is_one_shot(self) -> bool:
+        """Whether the iterable is an iterator: it can be walked once."""
+        return isinstance(self._indices, Iterator)
+
+    def items(self, epoch: int) -> int:
+        """Return the indices of an epoch, if the iterable has a length and gives indices; else the dataset's length."""
+        if self._batch_size is None or not isinstance(self._indices, Sized):
+            return dataset_length(self._dataset)
+        return len(self._indices)
+
+    def whole(self, epoch: int) -> int | None:
+        """Return the units of an epoch, if the iterable has a length."""
+        return len(self._indices) if isinstance(self._indices, Sized) else None
 
     def batches(self, epoch: int) -> int | None:
         """Return the batches of an epoch, if the iterable has a length."""

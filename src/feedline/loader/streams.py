@@ -9,15 +9,16 @@ import logging
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from queue import SimpleQueue
 from typing import Any
 
 from feedline.datasets.kind import dataset_kind
 from feedline.loader.batch import Outcome, Task
 from feedline.loader.execution.protocol import Session
-from feedline.loader.failures import as_batch_error, attach_note
+from feedline.loader.failures import as_batch_error, attach_note, is_ctrl_c
 from feedline.loader.ordering import Window
+from feedline.loader.walk import Rewalk
 
 __all__ = ["DeferredPlan", "StreamPlan", "StreamSession", "StreamSource"]
 
@@ -45,47 +46,52 @@ class StreamSource:
         self._stream = dataset.shard(rank, world_size) if self._shards_itself else dataset
         self._read_once = False
         self._told = False
+        self._warned = False
 
     def plan(
         self, epoch: int, position: int, first: int, stream: Mapping[str, Any] | None = None
     ) -> StreamPlan:
         """Start to read the stream, from `position` on; `stream` says how it is set there."""
-        source, read = self._open(epoch, position, stream)
+        source, read = self._open(epoch, stream if position else None)
+        self._tell(position, read, source)
         if self._shards_itself:
             skip, step, at = position // self.stride - read, 1, position // self.stride
         else:
             skip, step, at = position + self._rank - read, self.stride, position
         return StreamPlan(
-            source,
-            self._stream,
+            Reading(self._stream, source, read, stream, lambda state: self._open(epoch, state)),
             epoch,
             self._batch_size,
             drop_last=self._drop_last,
             first=first,
             skip=skip,
             step=step,
-            read=read,
             index=(at * self.stride if self._shards_itself else at) + self._rank,
             stride=self.stride,
         )
 
-    def _open(self, epoch: int, position: int, stream: Mapping[str, Any] | None) -> tuple[Iterator[Any], int]:
+    def _open(self, epoch: int, stream: Mapping[str, Any] | None) -> tuple[Iterator[Any], int]:
+        """Start the stream anew, where `stream` says if it can be set there; return it, and how many items it has passed."""
         set_epoch = getattr(self._stream, "set_epoch", None)
         if callable(set_epoch):
             set_epoch(epoch)
         read = 0
-        if position and stream is not None and hasattr(self._stream, "load_state_dict"):
+        if stream is not None and hasattr(self._stream, "load_state_dict"):
             self._stream.load_state_dict(stream["state"])
             read = stream["read"]
-        elif position and not self._told:
+        return iter(self._stream), read
+
+    def _tell(self, position: int, read: int, source: Iterator[Any]) -> None:
+        """Say, once each, what takes long and what can't work."""
+        if position and not read and not self._told:
             self._told = True
             logger.info(
                 "%s has no state of its own: it is read again up to item %d, without transforms",
                 type(self._dataset).__name__,
                 position,
             )
-        source = iter(self._stream)
-        if self._read_once and source is self._stream:
+        if self._read_once and source is self._stream and not self._warned:
+            self._warned = True
             warnings.warn(
                 f"the stream {type(self._dataset).__name__} is an iterator and used up: this epoch may be empty; "
                 f"give an object that can be iterated anew",
@@ -93,10 +99,17 @@ class StreamSource:
                 stacklevel=5,
             )
         self._read_once = True
-        return source, read
 
     def _chunks(self, items: int) -> int:
         return items // self._batch_size if self._drop_last else -(-items // self._batch_size)
+
+    def items(self, epoch: int) -> int | None:
+        """Return the items of the whole stream, if it has a length."""
+        return len(self._dataset) if isinstance(self._dataset, Sized) else None
+
+    def whole(self, epoch: int) -> int | None:
+        """Nobody knows before the stream has ended, whatever its length says."""
+        return None
 
     def _own_items(self, position: int, rank: int) -> int | None:
         if self._shards_itself:
@@ -132,6 +145,62 @@ class StreamSource:
         return self
 
 
+class Reading:
+    """A stream on its way, and how to set one anew to where this one stands.
+
+    Args:
+        stream: what is read.
+        source: its iterator.
+        read: items that the iterator has passed already.
+        state: how the stream was set there.
+        reopen: starts the stream anew at a state (or from its start), and returns (iterator, items passed).
+    """
+
+    def __init__(
+        self,
+        stream: Any,
+        source: Iterator[Any],
+        read: int,
+        state: Mapping[str, Any] | None,
+        reopen: Callable[[Mapping[str, Any] | None], tuple[Iterator[Any], int]],
+    ) -> None:
+        self._keeper = _keeper(stream, source)
+        self._stream = stream
+        self._reopen = reopen
+        self._last = state
+        self.walk = Rewalk(stream if source is stream else _Started(source), self._again)
+        self.walk.drawn = read
+
+    def _again(self) -> tuple[Iterator[Any], int]:
+        source, read = self._reopen(self._last)
+        self._keeper = _keeper(self._stream, source)
+        return source, read
+
+    def state(self) -> Mapping[str, Any] | None:
+        """Return how the stream can be set to where it stands; `None` if it has no state of its own."""
+        if self._keeper is None:
+            return None
+        self._last = {"read": self.walk.drawn, "state": self._keeper.state_dict()}
+        return self._last
+
+
+class _Started:
+    """An iterable whose iterator was made already."""
+
+    def __init__(self, source: Iterator[Any]) -> None:
+        self._source = source
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._source
+
+
+def _keeper(stream: Any, source: Iterator[Any]) -> Any:
+    """Return what tells the state: an iterator that has one of its own speaks for itself, however many there are."""
+    if not (hasattr(stream, "state_dict") and hasattr(stream, "load_state_dict")):
+        return None
+    return source if hasattr(source, "state_dict") else stream
+
+
 class StreamPlan:
     """Batches read from a stream, one after the other.
 
@@ -141,8 +210,7 @@ class StreamPlan:
 
     def __init__(
         self,
-        source: Iterator[Any],
-        stream: Any,
+        reading: Reading,
         epoch: int,
         batch_size: int,
         *,
@@ -150,21 +218,17 @@ class StreamPlan:
         first: int,
         skip: int,
         step: int,
-        read: int,
         index: int,
         stride: int,
     ) -> None:
         self.first = first
         self.epoch = epoch
-        self._source: Iterator[Any] | None = source
-        self._stream = stream
-        self._keeps_state = hasattr(stream, "state_dict") and hasattr(stream, "load_state_dict")
+        self._reading: Reading | None = reading
         self._size = batch_size
         self._drop_last = drop_last
-        self._skip = skip
+        #: Where in the stream the next item of this rank lies.
+        self._place = reading.walk.drawn + skip
         self._step = step
-        #: Items that were taken from the stream so far.
-        self._read = read
         self._index = index
         self._stride = stride
         self._following = first
@@ -190,63 +254,74 @@ class StreamPlan:
             if task is None:
                 self._end = self._following
             else:
-                self._tasks[self._following] = task
-                self._note_place()
+                self._keep(task)
         return self._tasks.get(number)
 
-    def _note_place(self) -> None:
-        following = self._following + 1
-        self._counts[following] = self._units
-        if self._keeps_state and self._source is not None:
-            self._states[following] = {"read": self._read, "state": self._stream.state_dict()}
+    def _keep(self, task: Task) -> None:
+        following = task.number + 1
+        if task.number not in self._received:
+            self._tasks[task.number] = task
+        # A rank whose last batch is short counts as the others, whose batch of the same number may be full.
+        count = len(self._items)
+        units = self._units + (self._size if count and self._stride > 1 else count)
+        self._counts[following] = units
+        self._states[following] = None if self._reading is None else self._reading.state()
+        # No call from here on: what a Ctrl-C cuts off before is done again. See Note [Ctrl-C] in ordering.
+        self._units = units
+        self._index += count * self._stride
+        self._place += count * self._step
+        self._items = []
+        if task.error is not None:
+            self._error = None
         self._following = following
+        if self._reading is None and self._error is None:
+            self._end = following
 
     def _read_batch(self) -> Task | None:
-        if self._error is None and self._source is not None:
-            self._fill()
+        if self._reading is not None:
+            self._fill(self._reading)
         items = self._items
         if items and (len(items) == self._size or self._error is not None or not self._drop_last):
-            first = self._index
-            self._index += len(items) * self._stride
-            indices = list(range(first, self._index, self._stride))
-            self._items = []
-            self._units += len(items)
-            return Task(self._following, self.epoch, indices, items=items)
+            stop = self._index + len(items) * self._stride
+            return Task(
+                self._following, self.epoch, list(range(self._index, stop, self._stride)), items=items
+            )
         if self._error is not None:
-            error, self._error, self._source = self._error, None, None
-            return Task(self._following, self.epoch, (), error=error)
+            return Task(self._following, self.epoch, (), error=self._error)
         return None
 
-    def _fill(self) -> None:
+    def _fill(self, reading: Reading) -> None:
         """Take items until a batch is full. What a Ctrl-C interrupts is kept: the items lie in `self`."""
+        walk = reading.walk
         try:
             while len(self._items) < self._size:
-                while self._skip > 0:
-                    self._take()
-                    self._skip -= 1
-                item = self._take()
-                self._skip = self._step - 1
-                self._items.append(item)
-        except _Exhausted:
-            self._source = None
-        except Exception as error:
-            self._error = as_batch_error(error, None)
-            attach_note(self._error, f"the stream failed at item {self._read}, epoch {self.epoch}")
-
-    def _take(self) -> Any:
-        assert self._source is not None
-        for item in self._source:
-            self._read += 1
-            return item
-        raise _Exhausted
+                place = self._place + len(self._items) * self._step
+                if walk.drawn < place:
+                    walk.skip(place - walk.drawn)
+                before = len(self._items)
+                walk.draw(self._items, self._size if self._step == 1 else before + 1)
+                if len(self._items) == before:
+                    break
+        except BaseException as error:
+            if is_ctrl_c(error):
+                raise
+            report = as_batch_error(error, None)
+            attach_note(report, f"the stream failed at item {walk.drawn}, epoch {self.epoch}")
+            self._error = report
+        if self._error is not None or len(self._items) < self._size:
+            self._reading = None
 
     def items_before(self, number: int) -> int:
         """Return this rank's items in the batches before `number`."""
-        return self._counts[number]
+        following = self._following
+        if number <= following:
+            return self._counts[number]
+        # Received before this run began (`in_order=False`), and not read again yet: batches before the last are full.
+        return self._counts[following] + (number - following) * self._size
 
     def stream_state(self, number: int) -> Mapping[str, Any] | None:
         """Return how the stream is set to where batch `number` begins, if it can be."""
-        return self._states.get(number)
+        return self._states[number] if number <= self._following else None
 
     def end(self) -> int | None:
         """Return the number after the last batch, once the stream has ended."""
@@ -255,17 +330,17 @@ class StreamPlan:
     def forget(self, number: int) -> None:
         """Batch `number` is received: drop its items; where it began is needed while it is the position."""
         self._tasks.pop(number, None)
-        # Out of order, an earlier batch may still be the position.
+        if number < self._lowest:
+            return
+        # `_lowest` is the position until the consumer has moved on; out of order, it may stay so.
+        for place in list(self._counts):
+            if place < self._lowest:
+                self._counts.pop(place, None)
+                self._states.pop(place, None)
         self._received.add(number)
         while self._lowest in self._received:
             self._received.discard(self._lowest)
-            self._counts.pop(self._lowest - 1, None)
-            self._states.pop(self._lowest - 1, None)
             self._lowest += 1
-
-
-class _Exhausted(Exception):
-    """The stream has ended; a `StopIteration` of its own code would look the same."""
 
 
 class StreamSession:
