@@ -170,6 +170,38 @@ def test_a_range_of_an_empty_object_is_an_error(server: StoreServer) -> None:
     assert "past the object's end" in str(error)
 
 
+def test_ranges_may_be_fetched_together(server: StoreServer) -> None:
+    data = {key: bytes(range(200)) + key.encode() for key in ("one", "two")}
+    for key, content in data.items():
+        server.put(key, content)
+    spans = [("one", 0, 10), ("two", 5, 9), ("one", 10, 30), ("one", 7, 7), ("two", 100, 203), ("one", 5, 15)]
+    dataset = dataset_of(server, ranges=spans)
+    get_many = dataset.__getitems__
+    assert get_many is not None
+
+    async def both(indices: list[int]) -> tuple[list[bytes], list[bytes]]:
+        return await get_many(indices), [await dataset[index] for index in indices]
+
+    together, one_by_one = asyncio.run(both([5, 0, 3, 1, -1, 2, 0, 4]))
+    assert together == one_by_one
+    assert all(type(item) is bytes for item in together)
+    assert dataset_of(server, ["one"]).__getitems__ is None
+
+
+def test_a_wrong_range_among_good_ones_is_told(server: StoreServer) -> None:
+    server.put("k", bytes(100))
+    dataset = dataset_of(server, ranges=[("k", 0, 10), ("k", 10, 20), ("k", 95, 101)])
+    get_many = dataset.__getitems__
+    assert get_many is not None
+
+    async def fetch_all() -> list[bytes]:
+        return await get_many([0, 1, 2])
+
+    with pytest.raises(FetchError, match="it has 100 bytes") as caught:
+        asyncio.run(fetch_all())
+    assert (caught.value.index, caught.value.kind) == (2, "location")
+
+
 def test_a_range_of_a_missing_object_is_not_found(server: StoreServer) -> None:
     server.put("there", b"x")
     [error] = fetch(dataset_of(server, ranges=[("not there", 0, 1)]), 0)

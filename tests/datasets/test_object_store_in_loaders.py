@@ -96,6 +96,20 @@ def test_resume_fetches_only_what_is_left(faulty_store: FaultyStore) -> None:
     assert len(faulty_store.requests) == 24
 
 
+def test_ranges_that_touch_come_by_one_request(faulty_store: FaultyStore) -> None:
+    data = random.Random(1).randbytes(64 * 100)
+    faulty_store.objects["shard"] = data
+    server = faulty_store.s3()
+    spans = [("shard", index * 100, index * 100 + 100) for index in range(64)]
+    dataset = ObjectStoreDataset(server.url, ranges=spans, **server.options)
+    with DataLoader(dataset, batch_size=16, collate_fn=list) as loader:
+        assert [item for batch in loader for item in batch] == [data[start:end] for _, start, end in spans]
+    assert len(faulty_store.requests) == 4
+    with DataLoader(dataset, batch_size=16, collate_fn=list, item_concurrency=4) as loader:
+        assert [item for batch in loader for item in batch] == [data[start:end] for _, start, end in spans]
+    assert len(faulty_store.requests) == 4 + 64
+
+
 def test_an_item_that_fails_is_skipped_and_told(faulty_store: FaultyStore) -> None:
     keys = filled(faulty_store, 20)
     keys[3] = "nowhere"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from feedline.datasets.fetching.limits import DEFAULT_MAX_BYTES, check_positive
 from feedline.datasets.fetching.locations import Locations
 from feedline.datasets.fetching.retry import Retry
 from feedline.datasets.fetching.store_errors import Fault
-from feedline.datasets.fetching.store_locations import StoreLocation, StoreLocationRules
+from feedline.datasets.fetching.store_locations import ObjectRange, StoreLocation, StoreLocationRules
 from feedline.datasets.fetching.store_reader import StoreReader
 from feedline.datasets.fetching.stores import (
     DEFAULT_RETRY,
@@ -85,6 +85,7 @@ class ObjectStoreDataset(Named, AsyncDataset):
         if (keys is None) == (ranges is None):
             raise TypeError("give either keys or ranges=[(key, start, end), ...], and not both")
         self._open(store_source(store, retry, timeout, options), check_positive("max_bytes", max_bytes))
+        self._are_ranges = ranges is not None
         if ranges is None:
             self._locations = Locations.listed(self._rules("key"), keys, "keys")
         else:
@@ -134,6 +135,7 @@ class ObjectStoreDataset(Named, AsyncDataset):
         return dataset
 
     _locations: Locations[StoreLocation]
+    _are_ranges: bool
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -157,6 +159,28 @@ class ObjectStoreDataset(Named, AsyncDataset):
                 raise self._error(place, location, result, attempts)
             await asyncio.sleep(self._source.retry.wait(restarts))
             restarts += 1
+
+    @property
+    def __getitems__(self) -> Callable[[Sequence[Any]], Awaitable[list[bytes]]] | None:
+        """For a list of ranges: `await dataset.__getitems__(indices)` gives several items; `None` for whole objects.
+
+        Ranges of one object are fetched together, those that touch by one request; objects one after another.
+        """
+        return self._fetch_ranges if self._are_ranges else None
+
+    async def _fetch_ranges(self, indices: Sequence[Any]) -> list[bytes]:
+        objects: dict[str, list[tuple[int, ObjectRange]]] = {}
+        for position, index in enumerate(indices):
+            wanted = self._locations.locate(index)[1]
+            if isinstance(wanted, ObjectRange) and wanted.end > wanted.start:
+                objects.setdefault(wanted.key, []).append((position, wanted))
+        items = [b""] * len(indices)
+        for ranges in objects.values():
+            together = await self._reader.read_together([wanted for _, wanted in ranges])
+            for place, (position, _) in enumerate(ranges):
+                # One that is wrong fails all of its object; each on its own tells which, and has tries of its own.
+                items[position] = await self[indices[position]] if together is None else together[place]
+        return items
 
     async def aclose(self) -> None:
         """Do nothing: the client's connections belong to no event loop, and end with the store."""
@@ -192,8 +216,13 @@ class ObjectStoreDataset(Named, AsyncDataset):
         return f"ObjectStoreDataset({self._place or '/'!r}, {len(self)} items)"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"source": self._source, "max_bytes": self._max_bytes, "locations": self._locations}
+        return {
+            "source": self._source,
+            "max_bytes": self._max_bytes,
+            "locations": self._locations,
+            "are_ranges": self._are_ranges,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._open(state["source"], state["max_bytes"])
-        self._locations = state["locations"]
+        self._locations, self._are_ranges = state["locations"], state["are_ranges"]
