@@ -145,7 +145,7 @@ def _reduce_memmap(array: npt.NDArray[Any]) -> tuple[Any, ...] | None:
     if name is None or mode not in ("r", "r+") or not isinstance(array.base, mmap.mmap):
         return None
     order = "C" if array.flags.c_contiguous else "F"
-    offset = array.offset  # type: ignore[attr-defined]
+    offset = array.offset
     try:
         if os.path.getsize(name) < offset + array.nbytes:
             return None

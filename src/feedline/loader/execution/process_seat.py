@@ -119,7 +119,7 @@ class Seat:
     def talk(self) -> list[Result]:
         """Send and receive what can be, and deliver what has come; return the heads of the messages."""
         self._flush()
-        heads = []
+        heads: list[Result] = []
         before = -1
         while len(heads) != before and not self._inbox.ended:
             before = len(heads)

@@ -137,7 +137,7 @@ class _Template:
             # Forked generators would all draw the same.
             np.random.seed()
             if self._options["dump_signal"] is not None:
-                faulthandler.register(self._options["dump_signal"], file=sys.__stderr__, all_threads=True)
+                faulthandler.register(self._options["dump_signal"], file=2, all_threads=True)
             channel, page = socket.socket(fileno=descriptors[0]), ControlPage(descriptors[1])
             assert self._parcel is not None
             serve(number, channel, page, self._parcel, self._options["heartbeat"])

@@ -81,7 +81,7 @@ class TemplateProcess:
     def talk(self) -> list[tuple[Any, ...]]:
         """Send and receive what can be; return the news."""
         self._flush()
-        news = []
+        news: list[tuple[Any, ...]] = []
         before = -1
         while len(news) != before and not self._inbox.ended:
             before = len(news)
