@@ -39,7 +39,8 @@ class SerialSession:
 
     def wait(self, seconds: float | None = None) -> None:
         """Compute the first task. After a Ctrl-C in the middle of it, it is still there, and computed anew."""
-        number = next(iter(self._tasks))
+        # No task is there only if something else is wrong; a StopIteration from here would look like the end.
+        number = min(self._tasks)
         for outcome in self._load.load(self._tasks[number], self._run):
             self.outcomes.put(outcome)
         self._tasks.pop(number, None)

@@ -64,6 +64,9 @@ class Line:
         """Wait for a token, `seconds` at most."""
         try:
             self.wake.get(timeout=seconds)
+            # One look at the window answers all tokens; they pile up while the consumer has no need to wait.
+            while not self.wake.empty():
+                self.wake.get_nowait()
         except Empty:
             return
 
