@@ -74,6 +74,23 @@ def test_an_epoch_on_a_bad_day_is_the_epoch_of_a_good_one(
         assert bad_day == list(loader)
 
 
+def test_worker_processes_make_stores_of_their_own(tmp_path: Path) -> None:
+    for index in range(24):
+        (tmp_path / _name_of(index)).write_bytes(bytes([index]) * 3)
+    dataset = ObjectStoreDataset.from_template(tmp_path.as_uri(), "{index}.bin", length=24)
+    options: dict[str, Any] = {
+        "shuffle": True,
+        "seed": 3,
+        "collate_fn": list,
+        "batch_size": 4,
+        "item_concurrency": 4,
+    }
+    with DataLoader(dataset, **options) as loader:
+        here = list(loader)
+    with DataLoader(dataset, num_workers=2, worker_type="process", **options) as loader:
+        assert list(loader) == here
+
+
 def test_resume_fetches_only_what_is_left(faulty_store: FaultyStore) -> None:
     keys = filled(faulty_store, 40)
     options: dict[str, Any] = {
