@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from feedline.errors import ImageError, OptionError
+from feedline.errors import ImageError, MissingExtraError, OptionError
 from feedline.transforms.compose import Compose
 from feedline.transforms.images.color import ToRgb
 from feedline.transforms.images.decode import MODES, Decode
@@ -393,3 +393,33 @@ def test_decode_pickles_and_shows_its_options():
     assert repr(step).endswith("exif=True, fast=True)")
     with pytest.raises(ImageError, match="500 x 3 pixels"):
         again(encode(Image.new("L", (500, 3)), "PNG"))
+
+
+def test_libraries_are_imported_when_they_are_needed():
+    script = (
+        "import sys, feedline.images\n"
+        "from feedline.images import Decode\n"
+        "Decode('RGB')\n"
+        "print(sorted({'cv2', 'PIL', 'simplejpeg', 'cykooz_resizer'} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [
+        ("simplejpeg", "control_rgb.jpg"),
+        ("PIL", "control_rgb.png"),
+        ("PIL", "two_frames.gif"),
+        ("PIL", "cmyk.tif"),
+        ("cv2", "rgb.webp"),
+    ],
+)
+def test_a_missing_library_is_told_with_the_command_that_installs_it(library, name, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'feedline\[images\]'"):
+        Decode()(read(name))
