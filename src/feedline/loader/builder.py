@@ -107,10 +107,6 @@ class LoaderBuilder:
         """Seconds without movement after which the stacks of all workers are written out."""
         return self._set(watchdog=watchdog)
 
-    def watchdog(self, watchdog: float | None) -> Self:
-        """Seconds without movement after which the stacks of all workers are written out."""
-        return self._set(watchdog=watchdog)
-
     def reseed_globals(self, reseed_globals: bool = True) -> Self:
         """Re-seed the global generators before each item."""
         return self._set(reseed_globals=reseed_globals)
