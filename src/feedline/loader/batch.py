@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from feedline.collate.buffers import BatchMemory, BufferPool
 from feedline.collate.default import default_collate
-from feedline.loader.failures import Failure, as_batch_error, attach_note
+from feedline.loader.failures import Failure, as_batch_error, attach_note, is_ctrl_c
 from feedline.loader.fetch import ItemFailed, ItemLoader
 from feedline.loader.groups import split_batch
 
@@ -98,13 +98,17 @@ class Run:
     """How a task is run here: who runs it, and whether anybody still waits for it."""
 
     worker: str = "the calling thread"
-    #: A KeyboardInterrupt comes from the user's keyboard, not out of user code.
+    #: The consumer's own thread: a KeyboardInterrupt on the main thread comes from the keyboard, not out of user code.
     interruptible: bool = False
     cancelled: Callable[[], bool] | None = None
     #: How one more item is had, where `dataset[index]` is not the way (a substitute for an asynchronous one).
     fetch: Callable[[Any], Any] | None = None
     #: Items that failed in an earlier epoch, by their index as a state records it: not tried again.
     known: Mapping[int | str, Failure] = field(default_factory=dict)
+
+    def is_ctrl_c(self, error: BaseException) -> bool:
+        """Tell whether `error` is for the consumer, at once."""
+        return self.interruptible and is_ctrl_c(error)
 
 
 class BatchLoader:
@@ -122,7 +126,7 @@ class BatchLoader:
         self.items = items
         self.collate_fn = collate_fn
         self.single_items = single_items
-        self.take: Callable[..., Any] | None = items.dataset.take if whole else None
+        self.take: Callable[..., Any] | None = self.find_take() if whole else None
         self.takes_memory = bool(getattr(collate_fn, "takes_memory", False))
         self._takes_indices = bool(getattr(collate_fn, "takes_indices", False))
         self.pool = BufferPool()
@@ -140,9 +144,9 @@ class BatchLoader:
         """Load `task`; never raises, but for a `KeyboardInterrupt` where `run` is interruptible."""
         if self.take is not None and task.error is None:
             indices = _as_array(task.indices)
-            if indices is not None:
+            if indices is not None and not (run.known and not run.known.keys().isdisjoint(indices.tolist())):
                 task.indices = indices
-                outcomes = self._load_whole(task)
+                outcomes = self._load_whole(task, run)
                 if outcomes is not None:
                     return outcomes
         outcomes = []
@@ -152,17 +156,27 @@ class BatchLoader:
             outcomes.append(self._load_one(task.single(offset), run))
         return outcomes
 
+    def find_take(self) -> Callable[..., Any] | None:
+        """Return what gathers whole batches; asked again in a worker process, where the dataset is another object."""
+        take: Callable[..., Any] = self.items.dataset.take
+        return take
+
+    def enter_worker(self, number: int) -> None:
+        """Prepare worker process `number`; called in it once, before its first task."""
+
     def close(self) -> None:
         """End the threads for items, if there were any; does not wait."""
         self.items.close()
 
-    def _load_whole(self, task: Task) -> list[Outcome] | None:
+    def _load_whole(self, task: Task, run: Run) -> list[Outcome] | None:
         """Gather the batch in one go; `None` if that fails: item by item, the fault is named and treated as it is due."""
         assert self.take is not None
         start = perf_counter()
         try:
             value = self.take(task.indices, self.pool.allocate)
-        except Exception:
+        except BaseException as error:
+            if run.is_ctrl_c(error):
+                raise
             return None
         seconds = (perf_counter() - start) / task.count
         if task.count == 1:
@@ -193,11 +207,9 @@ class BatchLoader:
                 # never have been tried.
                 last = failed.position
                 failures[:] = [entry for entry in failures if entry[0] <= last]
-        except KeyboardInterrupt as error:
-            if run.interruptible:
-                raise
-            outcome.error = as_batch_error(error, None)
         except BaseException as error:
+            if run.is_ctrl_c(error):
+                raise
             outcome.error = as_batch_error(error, None)
             attach_note(outcome.error, f"batch {task.number} of epoch {task.epoch}, {run.worker}")
         if failures:
@@ -211,7 +223,7 @@ class BatchLoader:
     ) -> None:
         memory = BatchMemory(self.pool, len(task.indices))
         start = perf_counter()
-        items, indices, transform_seconds = self.items.load(task, run, memory, failures)
+        items, indices, skipped, transform_seconds = self.items.load(task, run, memory, failures)
         fetched = perf_counter()
         outcome.transform_seconds = transform_seconds
         outcome.fetch_seconds = fetched - start - transform_seconds
@@ -220,8 +232,8 @@ class BatchLoader:
             outcome.empty = True
             return
         real = task.real
-        if real is not None and len(items) != len(task.indices):
-            real = _rows_before(task, indices, real)
+        if real is not None:
+            real -= sum(position < real for position in skipped)
         outcome.value = _masked(self._collate(items, memory, indices, task, run), real, len(items))
         outcome.collate_seconds = perf_counter() - fetched
 
@@ -238,7 +250,7 @@ class BatchLoader:
                 return collate(items, memory, indices)
             return collate(items, memory) if self.takes_memory else collate(items)
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and run.interruptible:
+            if run.is_ctrl_c(error):
                 raise
             raise ItemFailed(_collation_error(error, task, indices, run.worker)) from None
 
@@ -273,12 +285,6 @@ def _collation_error(error: BaseException, task: Task, indices: Any, worker: str
         f"{_named_items(report, indices)}",
     )
     return report
-
-
-def _rows_before(task: Task, kept: Sequence[Any], real: int) -> int:
-    """Return how many of the rows that are kept are real: padding is at the end, and skipped rows keep their order."""
-    padding = len(task.indices) - real
-    return max(0, len(kept) - padding)
 
 
 def _masked(value: Any, real: int | None, rows: int) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,7 @@ class DataLoader:
         self._failures: list[Failure] = []
         self._tally = Tally()
         self._closed = False
+        self._warned = False
         self._locks: dict[int, threading.Lock] = {}
         self._executors: dict[int, Executor] = {}
         self._iterators: weakref.WeakSet[DataLoaderIterator] = weakref.WeakSet()
@@ -111,6 +113,11 @@ class DataLoader:
             raise OptionError(
                 "reseed_globals=True with an AsyncDataset: its transform runs in a thread beside yours, which shares "
                 "the global generators; draw from context.rng"
+            )
+        if isinstance(options.max_failures, float) and is_stream(dataset) and not isinstance(dataset, Sized):
+            raise OptionError(
+                f"max_failures={options.max_failures} is a fraction of an epoch's items, and nobody knows how many a "
+                f"stream without a length has: give a count"
             )
         self._template = self._make_source()
         self._entropy = fresh_seed() if options.seed is None else self._template.entropy
@@ -139,12 +146,13 @@ class DataLoader:
             reseed_globals=options.reseed_globals,
         )
         single = options.batch_size is None and options.batch_sampler is None
-        whole = transform is None and options.collate_fn is None and not single
+        # A gather can't be given up in the middle.
+        plain = transform is None and options.collate_fn is None and options.timeout is None
         self._batches = BatchLoader(
             items,
             collate_or_default(bound_collate(options.collate_fn, transform), single),
             single_items=single,
-            whole=whole and callable(getattr(self.dataset, "take", None)),
+            whole=plain and not single and callable(getattr(self.dataset, "take", None)),
         )
         self._group: int | None = None
 
@@ -173,6 +181,7 @@ class DataLoader:
                 # Of an iterable without a length, only now it shows that nothing is left: on to the next epoch.
                 start = Position(start.epoch + 1)
                 plan = self._source.plan(start.epoch, 0, 0)
+            self._warn_of_no_batch(start, plan)
             iterator = self._iterator(start, plan, with_indices)
             self._standing = iterator.progress
             self._next = Position(start.epoch + 1)
@@ -182,8 +191,8 @@ class DataLoader:
     def _iterator(self, start: Position, reading: Plan, with_indices: bool) -> DataLoaderIterator:
         plan = self._deferred(reading)
         progress = Progress(self._source, plan, start)
-        options = self.options
-        session = self._executor().session(options.in_order, self._known(start.epoch))
+        options, known = self.options, self._known(start.epoch)
+        session = self._executor().session(options.in_order, known)
         if isinstance(plan, DeferredPlan) and isinstance(reading, StreamPlan):
             session = StreamSession(session, reading)
         if options.watchdog is not None and not isinstance(session, SerialSession):
@@ -200,8 +209,23 @@ class DataLoader:
             expected=self._source.batches(start.epoch) if plan.end() is None else None,
             with_indices=with_indices,
             tally=self._tally,
-            plain=None if start.ahead else self._plain_lane(plan, session),
+            plain=None if start.ahead or known else self._plain_lane(plan, session),
         )
+
+    def _warn_of_no_batch(self, start: Position, plan: Plan) -> None:
+        if self._warned or start.units or not self.options.drop_last:
+            return
+        end = plan.end()
+        batches = self._source.batches(start.epoch) if end is None else end - plan.first
+        items = self._source.items(start.epoch)
+        if batches == 0 and items:
+            self._warned = True
+            warnings.warn(
+                f"drop_last=True leaves nothing of {items} items: batch_size={self.options.batch_size} is more than "
+                f"there is for one batch",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _known(self, epoch: int) -> dict[int | str, Failure]:
         """Return the failures of earlier epochs whose items are not to be tried again.
@@ -275,8 +299,13 @@ class DataLoader:
         return self._group
 
     def _hint(self) -> Callable[[Any], None] | None:
-        hint = getattr(self.dataset, "prefetch", None)
-        return hint if callable(hint) else None
+        hint: Any = getattr(self.dataset, "prefetch", None)
+        if not callable(hint) or is_stream(self.dataset):
+            return None
+        if callable(getattr(self.dataset, "take", None)):
+            told: Callable[[Any], None] = hint  # it speaks of arrays of indices
+            return told
+        return lambda indices: hint(indices.tolist() if isinstance(indices, np.ndarray) else indices)
 
     def _fill_source(self) -> FillSource:
         options = self.options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,10 +27,11 @@ from feedline.transforms.protocol import ItemContext, RowSource, wants_context
 if TYPE_CHECKING:
     from feedline.loader.batch import Run, Task
 
-__all__ = ["ItemFailed", "ItemLoader", "Raised", "refuse_awaitable"]
+__all__ = ["ItemFailed", "ItemLoader", "Raised", "Rows", "refuse_awaitable"]
 
 _SKIPPED = object()
 _FETCH = -1
+_REFUSAL = "_feedline_refusal"
 
 
 class Raised:
@@ -40,6 +41,22 @@ class Raised:
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+
+
+class Rows(NamedTuple):
+    """What came of the items of a batch.
+
+    Attributes:
+        items: those that are there.
+        indices: theirs, of substitutes their own.
+        skipped: positions in the batch that were left out.
+        transform_seconds: spent in the transform, all together.
+    """
+
+    items: list[Any]
+    indices: Sequence[Any]
+    skipped: Sequence[int]
+    transform_seconds: float
 
 
 class ItemFailed(Exception):
@@ -104,8 +121,8 @@ class ItemLoader:
 
     def load(
         self, task: Task, run: Run, memory: RowSource, failures: list[tuple[int, Failure, Exception]]
-    ) -> tuple[list[Any], Sequence[Any], float]:
-        """Return (items, their indices, seconds spent in the transform) of one batch.
+    ) -> Rows:
+        """Return the items of one batch.
 
         Raises:
             ItemFailed: an item failed and the policy says "raise"; it carries the error, with a note.
@@ -187,7 +204,7 @@ class _Batch:
                 items = get_many(indices)
             else:
                 limit = loader.timeout * len(indices)
-                items = loader.lanes().limited(lambda: get_many(indices), limit)
+                items = loader.lanes().limited(lambda: get_many(indices), limit, "the items")
             refuse_awaitable([items], loader.dataset)
             count = len(items)
             if count != len(indices):
@@ -196,9 +213,9 @@ class _Batch:
                     f"for {len(indices)} indices; it must return as many, in order"
                 )
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and self.run.interruptible:
+            if self.run.is_ctrl_c(error):
                 raise
-            if loader.on_error != "raise":
+            if loader.on_error != "raise" and not _is_refusal(error):
                 return None
             report = as_batch_error(error, None)
             attach_note(
@@ -209,9 +226,7 @@ class _Batch:
             raise ItemFailed(report) from None
         return items  # type: ignore[no-any-return]
 
-    def rows(
-        self, indices: Sequence[Any], fetched: Callable[[int], Any] | None
-    ) -> tuple[list[Any], Sequence[Any], float]:
+    def rows(self, indices: Sequence[Any], fetched: Callable[[int], Any] | None) -> Rows:
         """Load the items one by one, or `item_concurrency` at a time; `fetched(position)` gives one that is there."""
         loader = self.loader
         count = len(indices)
@@ -228,11 +243,10 @@ class _Batch:
                     break
                 rows.append(self._row(position, index, fetched))
         kept = [row for row in rows if row[1] is not _SKIPPED]
-        return [item for _, item in kept], [index for index, _ in kept], self.transform_seconds
+        skipped = [position for position, row in enumerate(rows) if row[1] is _SKIPPED]
+        return Rows([item for _, item in kept], [index for index, _ in kept], skipped, self.transform_seconds)
 
-    def _quick_rows(
-        self, indices: Sequence[Any], fetched: Callable[[int], Any] | None
-    ) -> tuple[list[Any], Sequence[Any], float]:
+    def _quick_rows(self, indices: Sequence[Any], fetched: Callable[[int], Any] | None) -> Rows:
         """Load the items one by one in this thread: what `_row` does, in one loop without calls of our own."""
         loader, cancelled, memory = self.loader, self.run.cancelled, self.memory
         transform, with_context = loader.transform, loader._with_context
@@ -243,6 +257,7 @@ class _Batch:
         items: list[Any] = []
         # Only where a row is left out or replaced do the indices differ from what was asked for.
         kept: list[Any] | None = None
+        skipped: list[int] = []
         context: ItemContext | None = None
         for position, index in enumerate(indices):
             if cancelled is not None and cancelled():
@@ -271,17 +286,19 @@ class _Batch:
                         kept.append(index)
                     continue
                 except BaseException as error:
-                    if isinstance(error, KeyboardInterrupt) and self.run.interruptible:
+                    if self.run.is_ctrl_c(error):
                         raise
                     if place != _FETCH and with_context and context is not None:
                         place = context.place
                     row = self._failed(error, position, index, place)
             if kept is None:
                 kept = list(indices[:position])
-            if row[1] is not _SKIPPED:
+            if row[1] is _SKIPPED:
+                skipped.append(position)
+            else:
                 items.append(row[1])
                 kept.append(row[0])
-        return items, indices if kept is None else kept, self.transform_seconds + seconds
+        return Rows(items, indices if kept is None else kept, skipped, self.transform_seconds + seconds)
 
     def _row(self, position: int, index: Any, fetched: Callable[[int], Any] | None) -> tuple[Any, Any]:
         """Return (index, item) of what stands at `position` in the end; the item may be `_SKIPPED`."""
@@ -290,11 +307,9 @@ class _Batch:
         stage = [_FETCH]
         try:
             return index, self._attempt(position, index, fetched, stage)
-        except KeyboardInterrupt as error:
-            if self.run.interruptible:
-                raise
-            return self._failed(error, position, index, stage[0])
         except BaseException as error:
+            if self.run.is_ctrl_c(error):
+                raise
             return self._failed(error, position, index, stage[0])
 
     def _attempt(
@@ -305,7 +320,7 @@ class _Batch:
             return self._one(position, index, fetched, stage, self.memory)
         # What an item that was given up still writes must not reach the batch: it gets memory of its own.
         return loader.lanes().limited(
-            lambda: self._one(position, index, fetched, stage, None), loader.timeout
+            lambda: self._one(position, index, fetched, stage, None), loader.timeout, "the item"
         )
 
     def _one(
@@ -359,7 +374,8 @@ class _Batch:
 
     def _failed(self, error: BaseException, position: int, index: Any, place: int) -> tuple[Any, Any]:
         report, failure = self._record(error, position, index, place)
-        decision = decide(self.loader.on_error, failure)
+        # An awaitable is no matter of one item: the dataset is of the wrong kind.
+        decision = "raise" if _is_refusal(error) else decide(self.loader.on_error, failure)
         if decision == "raise":
             raise ItemFailed(report, position)
         return self._without(position, index, decision, report)
@@ -396,17 +412,17 @@ class _Batch:
             final = report or RuntimeError(f"item {index!r} failed before")
             attach_note(final, f"there is no substitute for {what}")
             raise ItemFailed(final, position)
+        tried: set[int] = set()
         for candidate in substitutes(loader.seed, task.epoch, index, len(loader.dataset)):
-            if candidate in self.known:
+            if candidate in self.known or candidate in tried:
                 continue
+            tried.add(candidate)
             stage = [_FETCH]
             try:
                 return candidate, self._attempt(position, candidate, None, stage)
-            except KeyboardInterrupt as error:
-                if self.run.interruptible:
-                    raise
-                report, _ = self._record(error, position, candidate, stage[0])
             except BaseException as error:
+                if self.run.is_ctrl_c(error):
+                    raise
                 report, _ = self._record(error, position, candidate, stage[0])
         final = report or RuntimeError(f"item {index} failed before")
         attach_note(
@@ -422,10 +438,16 @@ def refuse_awaitable(items: Sequence[Any], dataset: Any) -> None:
     for item in items:
         if inspect.iscoroutine(item):
             item.close()  # else Python warns that it was never awaited
-    raise TypeError(
+    refusal = TypeError(
         f"{type(dataset).__name__}.__getitem__ (or __getitems__) returned an awaitable; for asynchronous "
         f"items, subclass feedline.AsyncDataset"
     )
+    refusal.__dict__[_REFUSAL] = True
+    raise refusal
+
+
+def _is_refusal(error: BaseException) -> bool:
+    return type(error) is TypeError and _REFUSAL in error.__dict__
 
 
 def _short_repr(value: Any) -> str:

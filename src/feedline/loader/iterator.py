@@ -301,7 +301,7 @@ class DataLoaderIterator:
             if task is None:
                 return
             self._hinted += 1
-            if task.error is not None or task.number in cursor.ahead:
+            if task.error is not None or task.number in cursor.ahead or not len(task.indices):
                 continue
             try:
                 self._hint(task.indices)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from feedline.loader.failures import as_batch_error, is_ctrl_c
+
 __all__ = ["Lanes"]
 
 T = TypeVar("T")
@@ -77,17 +79,18 @@ class Lanes:
         self._queue.put(call)
         return call
 
-    def limited(self, function: Callable[[], T], seconds: float) -> T:
-        """Return `function()`, run on a lane.
+    def limited(self, function: Callable[[], T], seconds: float, what: str) -> T:
+        """Return `function()`, run on a lane; `what` is named in the message.
 
         Raises:
             TimeoutError: it takes longer than `seconds`; it goes on by itself, and what it gives is dropped.
         """
         call = self.start(function)
         if not call.done.wait(seconds):
-            raise TimeoutError(f"the item took longer than timeout={seconds:g} s")
+            raise TimeoutError(f"{what} took longer than {seconds:g} s (timeout=)")
         if call.error is not None:
-            raise call.error
+            # Out of user code on a lane; raised as it is on the main thread, it would look like the user's Ctrl-C.
+            raise as_batch_error(call.error, None) if is_ctrl_c(call.error) else call.error
         return call.value  # type: ignore[no-any-return]
 
     def map(self, function: Callable[[int], T], count: int, width: int) -> list[T]:
@@ -97,14 +100,14 @@ class Lanes:
         positions are started.
         """
         job = _Job(function, count)
-        calls = [self.start(job.run) for _ in range(min(width, count) - 1)]
         try:
+            calls = [self.start(job.run) for _ in range(min(width, count) - 1)]
             job.run()
-        finally:
-            # Also when Ctrl-C comes through here: nothing of this batch may run on unseen.
-            job.stop()
             for call in calls:
                 call.done.wait()
+        finally:
+            # A Ctrl-C does not wait for items in progress: they end on their lanes, and nobody sees what they give.
+            job.stop()
         if job.errors:
             raise job.errors[min(job.errors)]
         return job.values
@@ -140,6 +143,8 @@ class _Job:
             try:
                 self.values[position] = self._function(position)
             except BaseException as error:
+                if is_ctrl_c(error):
+                    raise
                 with self._lock:
                     self.errors[position] = error
                     self._count = 0

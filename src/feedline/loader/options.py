@@ -193,6 +193,11 @@ def _check_contradictions(options: LoaderOptions) -> None:
             f"reseed_globals=True with item_concurrency={options.item_concurrency}: items at once in one process share "
             f"the global generators; use item_concurrency=1, or draw from context.rng"
         )
+    if options.reseed_globals and options.item_concurrency > 1:
+        raise OptionError(
+            "reseed_globals=True with item_concurrency > 1: items that are loaded at once share the global generators; "
+            "leave item_concurrency at 1, or draw from context.rng"
+        )
     if (options.rank is None) != (options.world_size is None):
         missing = "rank" if options.rank is None else "world_size"
         raise OptionError(f"rank= and world_size= go together; {missing} is missing")

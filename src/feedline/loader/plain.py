@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from feedline.collate.buffers import BatchMemory
 from feedline.loader.batch import BatchLoader, Outcome, Task
+from feedline.loader.failures import is_ctrl_c
 from feedline.loader.fetch import refuse_awaitable
 from feedline.loader.groups import split_batch
 from feedline.loader.ordering import Window
@@ -81,18 +82,18 @@ class PlainItems(PlainLane):
             items = [dataset[index] for index in positions]
             if hasattr(items[0], "__await__"):
                 refuse_awaitable(items, self._load.items.dataset)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_ctrl_c(error):
+                raise
             position = max(0, len(rows) - length_hint(positions) - 1)
             self._outcomes.put(self._load.failed_fetch(Task(number, self._plan.epoch, rows), error, position))
             return DETOUR
         fetched = perf_counter()
         try:
             value = self._collate(items)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_ctrl_c(error):
+                raise
             task = Task(number, self._plan.epoch, rows)
             self._outcomes.put(self._load.failed_collation(task, error))
             return DETOUR
@@ -174,7 +175,9 @@ class PlainWhole(PlainLane):
         try:
             value = self._take(task.indices, self._allocate)
             values = [value] if task.count == 1 else split_batch(value, task.count, self._size)
-        except Exception:
+        except BaseException as error:
+            if is_ctrl_c(error):
+                raise
             return False
         self._tally.fetch_seconds += perf_counter() - start
         assert isinstance(task.indices, np.ndarray)

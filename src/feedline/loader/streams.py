@@ -5,8 +5,10 @@ Positions count items of the *whole* stream, before it is dealt out to ranks.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sized
@@ -15,7 +17,7 @@ from typing import Any
 
 from feedline.datasets.kind import dataset_kind
 from feedline.loader.batch import Outcome, Task
-from feedline.loader.execution.protocol import Session
+from feedline.loader.execution.protocol import EXIT_PATIENCE, Session
 from feedline.loader.failures import as_batch_error, attach_note, is_ctrl_c
 from feedline.loader.ordering import Window
 from feedline.loader.walk import Rewalk
@@ -356,6 +358,7 @@ class StreamSession:
         self._plan = plan
         self.outcomes: Window[Outcome] = inner.outcomes
         self._finalizer = weakref.finalize(self, _stop, self._requests, inner)
+        self._finalizer.atexit = False
 
     def submit(self, task: Task) -> None:
         """Have batch `task.number` read and loaded."""
@@ -367,6 +370,7 @@ class StreamSession:
                 daemon=True,
             )
             self._thread.start()
+            _readers[self._thread] = self._requests
         self._requests.put(task.number)
 
     def wait(self, seconds: float | None = None) -> None:
@@ -400,6 +404,20 @@ def _read(plan: StreamPlan, inner: Session, requests: SimpleQueue[int | None]) -
             inner.notify()
         else:
             inner.submit(task)
+
+
+#: Threads that read, and how each is told to stop.
+_readers: weakref.WeakKeyDictionary[threading.Thread, SimpleQueue[int | None]] = weakref.WeakKeyDictionary()
+
+
+@atexit.register
+def _leave() -> None:
+    readers = list(_readers.items())
+    for _, requests in readers:
+        requests.put(None)
+    deadline = time.monotonic() + EXIT_PATIENCE
+    for thread, _ in readers:
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class DeferredPlan:

@@ -15,10 +15,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from feedline.loader import forks
 from feedline.loader.batch import BatchLoader, Task
-from feedline.loader.execution.feeder import FeedBatch, Feeder
-from feedline.loader.execution.protocol import Known
-from feedline.loader.execution.threads import EXIT_PATIENCE, Line, ThreadsExecutor
+from feedline.loader.execution.feeder import FeedBatch, Feeder, within
+from feedline.loader.execution.protocol import EXIT_PATIENCE, Known
+from feedline.loader.execution.threads import Line, ThreadsExecutor
 
 __all__ = ["EventLoopExecutor", "LoopThread"]
 
@@ -41,6 +42,7 @@ class LoopThread:
         self._dataset = dataset
         self._make_feeder = make_feeder
         self._lock = threading.Lock()
+        self._generation = forks.generation()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -78,7 +80,7 @@ class LoopThread:
             return
         try:
             await asyncio.wait_for(aclose(), CLOSE_SECONDS)
-        except Exception:
+        except BaseException:  # SystemExit, too: the loop is ending anyhow
             logger.warning("aclose() of %s failed", type(self._dataset).__name__, exc_info=True)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
@@ -86,7 +88,9 @@ class LoopThread:
         self.start().call_soon_threadsafe(function, *arguments)
 
     def end(self) -> None:
-        """Let the loop end; does not wait. A loop that never ran has nothing to end."""
+        """Let the loop end; does not wait. A loop that never ran has nothing to end, and one of a parent isn't ours."""
+        if self.is_of_parent:
+            return
         with self._lock:
             if self._ended or self._thread is None:
                 self._ended = True
@@ -99,6 +103,11 @@ class LoopThread:
             self.loop.call_soon_threadsafe(self._stop.set)
         except RuntimeError:  # it has ended by itself: the interpreter is going
             return
+
+    @property
+    def is_of_parent(self) -> bool:
+        """Whether the process was forked since: the loop is in the parent."""
+        return self._generation != forks.current
 
     def join(self, seconds: float) -> None:
         """Wait for its end, `seconds` at most; nothing to wait for on the loop's own thread."""
@@ -145,10 +154,10 @@ class _Fetch:
 
     def __call__(self, index: Any) -> Any:
         async def fetch() -> Any:
-            return await self._dataset[index]
+            async with within(self._timeout, "the item"):
+                return await self._dataset[index]
 
-        future = asyncio.run_coroutine_threadsafe(fetch(), self._thread.start())
-        return future.result(self._timeout)
+        return asyncio.run_coroutine_threadsafe(fetch(), self._thread.start()).result()
 
 
 class EventLoopSession:
@@ -196,7 +205,7 @@ class EventLoopSession:
 def _cancel(thread: LoopThread, line: Line) -> None:
     line.cancel()
     feeder = thread.feeder
-    if feeder is not None and thread.loop is not None:
+    if feeder is not None and thread.loop is not None and not thread.is_of_parent:
         try:
             thread.loop.call_soon_threadsafe(feeder.drop_cancelled)
         except RuntimeError:  # the loop has ended, and with it everything that was in flight

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any
 
@@ -105,6 +106,7 @@ class Feeder:
         self._flying: set[FeedBatch] = set()
         self._slots: list[_Slot] = []
         self._idle: deque[asyncio.Future[None]] = deque()
+        self._closing = False
 
     def add(self, batch: FeedBatch) -> None:
         """Take on a batch."""
@@ -137,18 +139,27 @@ class Feeder:
             item: Any
             try:
                 item = await (self._fetch_all(batch) if self._whole else self._fetch(batch.indices[position]))
-            except asyncio.CancelledError as error:
-                if not slot.dropped and slot.task is not None and slot.task.cancelling():
-                    raise  # the loop is ending
-                if slot.task is not None and slot.dropped:
-                    slot.task.uncancel()
-                item = Raised(error)
             except BaseException as error:
+                if self._closing:
+                    raise
                 item = Raised(error)
-            slot.dropped = False
+            await self._forgive(slot)
             del batch.flying[position]
             self._landed(batch, position, item)
             del item, batch, work
+
+    async def _forgive(self, slot: _Slot) -> None:
+        """Let a slot be as new: whoever asked for its cancellation (user code may, too) meant the item that is over."""
+        slot.dropped = False
+        task = slot.task
+        while task is not None and task.cancelling():
+            task.uncancel()
+            try:
+                # Before Python 3.13 a cancellation that has not been delivered yet still is, at the next await: here.
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                if self._closing:
+                    raise
 
     def _take(self) -> tuple[FeedBatch, int] | None:
         """Return the next item to await: see Note [slots]."""
@@ -173,26 +184,36 @@ class Feeder:
     async def _fetch(self, index: Any) -> Any:
         if self._timeout is None:
             return await self._dataset[index]
-        limit = asyncio.timeout(self._timeout)
-        try:
-            async with limit:
-                return await self._dataset[index]
-        except TimeoutError as error:
-            if limit.expired():
-                raise TimeoutError(f"the item took longer than timeout={self._timeout:g} s") from error
-            raise
+        async with within(self._timeout, "the item"):
+            return await self._dataset[index]
 
     async def _fetch_all(self, batch: FeedBatch) -> Any:
-        """Await `__getitems__`; the item of the first position then stands for all."""
+        """Await `__getitems__`; what it gives stands for all positions that were asked for.
+
+        If it fails, and failures are not to be raised, items are awaited one after the other, to find out which it was.
+        """
         indices = [index for index in batch.indices if recorded_index(index) not in batch.known]
-        async with asyncio.timeout(None if self._timeout is None else self._timeout * len(indices)):
-            items = await self._dataset.__getitems__(indices)
-        if len(items) != len(indices):
-            raise ValueError(
-                f"{type(self._dataset).__name__}.__getitems__ returned {len(items)} items for {len(indices)} "
-                f"indices; it must return as many, in order"
-            )
+        try:
+            async with within(self._timeout and self._timeout * len(indices), "the items"):
+                items = await self._dataset.__getitems__(indices)
+            if len(items) != len(indices):
+                raise ValueError(
+                    f"{type(self._dataset).__name__}.__getitems__ returned {len(items)} items for "
+                    f"{len(indices)} indices; it must return as many, in order"
+                )
+        except BaseException:
+            if batch.stop_at_error or self._closing or batch.cancelled():
+                raise
+            return [await self._try(batch, index) for index in indices]
         return items
+
+    async def _try(self, batch: FeedBatch, index: Any) -> Any:
+        try:
+            return await self._fetch(index)
+        except BaseException as error:
+            if self._closing or batch.cancelled():
+                raise
+            return Raised(error)
 
     def _landed(self, batch: FeedBatch, position: int, item: Any) -> None:
         if not self._whole:
@@ -225,8 +246,22 @@ class Feeder:
 
     async def close(self, seconds: float) -> None:
         """Cancel everything, and wait until it is."""
+        self._closing = True
         tasks = [slot.task for slot in self._slots if slot.task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
+
+
+@asynccontextmanager
+async def within(seconds: float | None, what: str) -> AsyncIterator[None]:
+    """Raise a `TimeoutError` that names the limit if the block takes longer than `seconds`; `None` is no limit."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise TimeoutError(f"{what} took longer than {seconds:g} s (timeout=)") from error
+        raise

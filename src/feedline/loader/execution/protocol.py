@@ -22,7 +22,10 @@ from feedline.loader.batch import Outcome, Task
 from feedline.loader.failures import Failure
 from feedline.loader.ordering import Window
 
-__all__ = ["Executor", "Known", "Session"]
+__all__ = ["EXIT_PATIENCE", "Executor", "Known", "Session"]
+
+#: Seconds that all threads of one kind together get at interpreter exit to end their item.
+EXIT_PATIENCE = 0.5
 
 #: Items that failed in an earlier epoch, by their index as a state records it.
 Known = Mapping["int | str", Failure]

@@ -18,13 +18,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from feedline.loader.batch import BatchLoader, Outcome, Run, Task
-from feedline.loader.execution.protocol import Known
+from feedline.loader.execution.protocol import EXIT_PATIENCE, Known
 from feedline.loader.ordering import Window
 
 __all__ = ["Line", "ThreadsExecutor"]
-
-#: Seconds that all worker threads together get at interpreter exit.
-EXIT_PATIENCE = 1.0
 
 _alive: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 _queues: weakref.WeakSet[_Shared] = weakref.WeakSet()
