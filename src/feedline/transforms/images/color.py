@@ -84,12 +84,21 @@ def as_mode(raster: Raster, mode: str | None) -> Image:
             )
         return pixels
     if raster.palette is not None:
-        pixels = raster.palette[pixels[..., 0]]
+        pixels = _coloured(pixels, raster.palette)
     if mode is None:
         return pixels
     if pixels.dtype == np.uint16:
         pixels = (pixels >> 8).astype(np.uint8)
     return _CONVERSIONS[mode](pixels)
+
+
+def _coloured(indices: npt.NDArray[Any], palette: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    # Colours as words of four bytes: one gather of numbers is many times faster than one of rows.
+    words = np.zeros((256, 4), np.uint8)
+    words[:, : palette.shape[1]] = palette
+    found = np.take(words.view(np.uint32)[:, 0], indices[..., 0])
+    pixels = found.view(np.uint8).reshape(*indices.shape[:2], 4)
+    return pixels if palette.shape[1] == 4 else np.ascontiguousarray(pixels[..., : palette.shape[1]])
 
 
 def cmyk_to_rgb(inks: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
