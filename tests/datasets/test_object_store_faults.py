@@ -25,6 +25,7 @@ from servers.s3_faults import (
     hang,
     key_of,
     raw,
+    run_faulty_store,
     slow_down,
 )
 from servers.stores import StoreServer
@@ -246,6 +247,18 @@ def test_a_redirect_loop_is_an_error(faulty_store: FaultyStore) -> None:
     error = fetch(dataset_of(faulty_store.s3(), ["k"]))
     assert error.kind == "redirect"
     assert len(faulty_store.requests) <= 11
+
+
+def test_a_signature_does_not_follow_a_redirect_to_another_host(faulty_store: FaultyStore, kind: str) -> None:
+    with run_faulty_store() as elsewhere:
+        elsewhere.objects["k"] = DATA
+        faulty_store.fail("k", answer(302, b"", f"Location: {elsewhere.endpoint}/b/k"))
+        headers = {"Authorization": "Bearer of the tests", "Cookie": "a=b"} if kind == "http" else {}
+        client = {"allow_http": True, "default_headers": headers}
+        assert fetch(dataset_of(on(faulty_store, kind), ["k"], client_options=client)) == DATA
+        assert faulty_store.requests[0].header("authorization") is not None
+        [foreign] = elsewhere.requests
+        assert (foreign.header("authorization"), foreign.header("cookie")) == (None, None)
 
 
 def test_a_body_without_a_length_is_an_error_not_data(faulty_store: FaultyStore) -> None:

@@ -45,6 +45,8 @@ class ObjectStoreDataset(Named, AsyncDataset):
             `skip_signature=True`, `endpoint=`, `client_options=`, ...).
 
     A store object keeps the retries, time limits and credentials that it was made with.
+    Redirects are followed by obstore: it drops `Authorization` at another host, but neither the session token of temporary
+    credentials nor headers of your own from `client_options`.
 
     Raises:
         TypeError: a value of a wrong type; neither or both of `keys` and `ranges`.
