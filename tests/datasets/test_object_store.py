@@ -318,6 +318,17 @@ def test_retry_and_timeout_become_the_clients_own(monkeypatch: pytest.MonkeyPatc
     assert made[0]["retry_config"]["retry_timeout"] >= timedelta(seconds=6 * 7.5 + 5 * 4)
 
 
+@pytest.mark.parametrize("timeout", [None, 1e300])
+def test_no_limit_and_endless_waits_are_allowed(faulty_store: FaultyStore, timeout: float | None) -> None:
+    faulty_store.objects["k"] = b"value"
+    faulty_store.fail("k", answer(503))
+    server = faulty_store.s3()
+    dataset = ObjectStoreDataset(
+        server.url, ["k"], retry=Retry(32, 0.001, 1e300), timeout=timeout, **server.options
+    )
+    assert fetch(dataset) == b"value"
+
+
 # Local folders
 
 

@@ -25,8 +25,8 @@ __all__ = [
 
 DEFAULT_RETRY = Retry(max_retries=3, initial_backoff=0.2, max_backoff=10.0)
 DEFAULT_TIMEOUT = 30.0
-# The client takes no "none"; this is longer than any request lives.
-_NO_TIMEOUT = 365 * 86400.0
+# The client takes no "none" and no endless wait; this is longer than any request lives.
+_LONGEST_SECONDS = 365 * 86400.0
 # The client draws a wait from between the first one and twice the last; an empty interval makes it panic.
 _SHORTEST_BACKOFF = 0.001
 
@@ -70,7 +70,7 @@ class UrlStore:
         """
         obstore = obstore_module()
         options = dict(self.options)
-        timeout = _NO_TIMEOUT if self.timeout is None else self.timeout
+        timeout = min(self.timeout or _LONGEST_SECONDS, _LONGEST_SECONDS)
         client = {**options.pop("client_options", {}), "timeout": timedelta(seconds=timeout)}
         try:
             return obstore.store.from_url(
@@ -193,8 +193,8 @@ def _check_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def _retry_config(retry: Retry, timeout: float) -> dict[str, Any]:
     # The first wait of the client has no random part. Drawn anew for every store that is made, it differs between
     # processes and machines, so that those that failed together do not come back together.
-    first = max(retry.wait(0), _SHORTEST_BACKOFF)
-    longest = max(retry.max_backoff, first)
+    first = min(max(retry.wait(0), _SHORTEST_BACKOFF), _LONGEST_SECONDS)
+    longest = min(max(retry.max_backoff, first), _LONGEST_SECONDS)
     return {
         "max_retries": retry.max_retries,
         "backoff": {
