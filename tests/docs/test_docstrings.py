@@ -6,6 +6,7 @@ import doctest
 import importlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from feedline.errors import MissingExtraError
@@ -36,7 +37,8 @@ class Runner(doctest.DocTestRunner):
     def run_all(self, module: object) -> int:
         """Run the examples of `module`; return how many there were."""
         tried = 0
-        for test in doctest.DocTestFinder().find(module):
+        # `np` is understood everywhere, as in NumPy's own documentation.
+        for test in doctest.DocTestFinder().find(module, extraglobs={"np": np}):
             tried += len(test.examples)
             self.run(test, out=self.report.append)
         return tried
