@@ -164,6 +164,19 @@ def test_a_body_that_is_cut_is_noticed_under_tls_too(authority: Authority) -> No
     assert (error.kind, error.attempts) == ("truncated", 3)
 
 
+def test_a_kept_connection_under_tls_is_used_again(authority: Authority) -> None:
+    with FaultServer(respond(b"x"), tls=authority.server_context("127.0.0.1")) as server:
+        dataset = HttpDataset([server.url()] * 5, verify=authority.roots, retry=Retry(0))
+
+        async def main() -> None:
+            for index in range(5):
+                assert await dataset[index] == b"x"
+            await dataset.aclose()
+
+        asyncio.run(main())
+    assert {request.connection for request in server.requests} == {1}
+
+
 def test_verify_is_read_into_settings(authority: Authority, tmp_path: Path) -> None:
     certifi = pytest.importorskip("certifi")
     assert read_verify(True) == TlsSettings(ca_file=certifi.where())

@@ -160,9 +160,9 @@ class FaultServer:
         except OSError:
             pass  # the client went away, which is what some tests want
         finally:
+            connection.close()
             with self._lock:
                 del self._connections[number]
-            connection.close()
 
     def _talk(self, connection: socket.socket, number: int) -> None:
         pending = b""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedline.datasets.fetching.attempts import Failure, Wait, adrive
-from feedline.datasets.fetching.curl_session import CurlSession, SessionOptions, import_pycurl
+from feedline.datasets.fetching.curl_handle import SessionOptions, import_pycurl
+from feedline.datasets.fetching.curl_session import CurlSession
 from feedline.datasets.fetching.event_loops import PerLoop
 from feedline.datasets.fetching.http_exchange import HttpRules, Reply, Send, http_fetch
 from feedline.datasets.fetching.http_headers import default_lines, header_lines
