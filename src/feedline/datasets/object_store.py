@@ -37,16 +37,17 @@ class ObjectStoreDataset(Named, AsyncDataset):
             decoded or tidied.
         ranges: instead of `keys`, a list of `(key, start, end)`: the bytes from `start` to `end`, `end` not included.
         max_bytes: the largest item. A larger object is not read at all.
-        retry: for a store made from a URL: retries of failed requests. The store's client decides what is retried: connection errors, time-outs, 408, 429, 5xx, and bodies cut short, which it
-            takes up where they ended if the ETag is still the same. A body that can't be taken up is asked for anew,
-            as often as a request would be tried again.
+        retry: for a store made from a URL: retries of failed requests. The store's client decides what is retried:
+            connection errors, time-outs, 408, 429, 5xx, and bodies cut short, which it takes up where they ended if the
+            ETag is still the same. A body that can't be taken up is asked for anew, as often as a request would be
+            tried again.
         timeout: for a store made from a URL: seconds per request; `None` for no limit.
         options: for a store made from a URL: what `obstore.store.from_url` takes (`region=`, `access_key_id=`,
             `skip_signature=True`, `endpoint=`, `client_options=`, ...).
 
-    A store object keeps the retries, time limits and credentials that it was made with.
-    Redirects are followed by obstore: it drops `Authorization` at another host, but neither the session token of temporary
-    credentials nor headers of your own from `client_options`.
+    A store object keeps the retries, time limits and credentials that it was made with. Redirects are followed by
+    obstore, which drops `Authorization` at another host, but neither the session token of temporary credentials nor
+    headers of your own from `client_options`.
 
     Raises:
         TypeError: a value of a wrong type; neither or both of `keys` and `ranges`.
