@@ -1,5 +1,7 @@
 """feedline for PyTorch: a loader that takes the place of torch's, batches on a device, and what workers know."""
 
 from feedline.torch.collation import default_collate, default_convert
+from feedline.torch.dataloader import DataLoader
+from feedline.torch.workers import get_worker_info
 
-__all__ = ["default_collate", "default_convert"]
+__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]

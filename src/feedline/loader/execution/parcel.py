@@ -151,5 +151,5 @@ def load_parcel(parcel: Parcel) -> BatchLoader:
         views = [whole[offset : offset + length] for offset, length in parcel.layout]
     load: BatchLoader = pickle.loads(views[0], buffers=views[1:])
     if load.take is not None:
-        load.take = load.items.dataset.take
+        load.take = load.find_take()
     return load

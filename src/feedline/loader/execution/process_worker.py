@@ -99,6 +99,7 @@ def serve(number: int, channel: socket.socket, page: ControlPage, parcel: Parcel
     name = f"worker process {number} (pid {os.getpid()})"
     try:
         load = load_parcel(parcel)
+        load.enter_worker(number)
     except BaseException as error:
         broken = PortableError.of(error)
         send(channel, join_parts(Result(0, broken=broken), b""))
