@@ -165,7 +165,8 @@ class _Walk(Iterator[Any]):
         self._emitted = state["emitted"]
 
     def _next_item(self) -> Any:
-        if self._can_mark and self._read % self._size == 0:
+        # The start needs no mark; and a stream that is a generator knows nothing of a new iteration before its first item.
+        if self._can_mark and self._read and self._read % self._size == 0:
             self._mark()
         for item in self._source:
             self._read += 1

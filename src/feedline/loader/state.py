@@ -80,12 +80,15 @@ class LoaderState:
                 f"the state is of version {version}, this feedline reads up to {VERSION}: update feedline"
             )
         ahead = _list(state, "ahead") if "ahead" in state else []
-        if not all(type(number) is int and number >= 0 for number in ahead):
-            raise StateError(f"the state's ahead must be a list of batch numbers, not {ahead!r}")
+        batch = _count(state, "batch")
+        if not all(type(number) is int and number > batch for number in ahead):
+            raise StateError(
+                f"the state's ahead must be a list of batch numbers beyond {batch}, not {ahead!r}"
+            )
         return cls(
             epoch=_count(state, "epoch"),
             position=_count(state, "position"),
-            batch=_count(state, "batch"),
+            batch=batch,
             world_size=_count(state, "world_size"),
             ahead=tuple(ahead),
             entropy=_count(state, "entropy") if "entropy" in state else None,
