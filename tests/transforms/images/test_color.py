@@ -45,13 +45,16 @@ def test_luma_is_exact_for_every_colour_of_a_fine_grid():
 
 
 def test_luma_is_exact_where_it_lies_between_two_levels():
-    every = np.arange(2**24, dtype=np.int64)
-    red, green, blue = every >> 16, every >> 8 & 255, every & 255
-    total = 19595 * red + 38470 * green + 7471 * blue
-    ties = np.flatnonzero(total % 65536 == 32768)
-    assert len(ties)
-    image = np.stack([red[ties], green[ties], blue[ties]], axis=-1).astype(np.uint8)[None]
-    np.testing.assert_array_equal(ToGray()(image)[0, :, 0], (total[ties] + 2**15) >> 16)
+    green, blue = np.mgrid[:256, :256]
+    halfway = []
+    for red in range(256):
+        total = 19595 * red + 38470 * green + 7471 * blue
+        g, b = np.nonzero(total % 65536 == 32768)
+        halfway += [(red, int(x), int(y)) for x, y in zip(g, b)]
+    assert halfway
+    image = np.array([halfway], np.uint8)
+    total = image.astype(np.int64) @ [19595, 38470, 7471]
+    np.testing.assert_array_equal(ToGray()(image)[..., 0], (total + 2**15) >> 16)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
