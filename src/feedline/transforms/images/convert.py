@@ -8,6 +8,7 @@ Note [tables]
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -24,6 +25,9 @@ from feedline.transforms.protocol import ItemContext
 __all__ = ["Normalize", "ToChw", "ToFloat", "ToHwc", "float_into", "normalize_into"]
 
 Floats = tuple[float, ...]
+
+# A thread keeps the planes of images up to this size.
+_KEPT_PIXELS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -218,13 +222,33 @@ def _convert_into(
         target /= np.array(std, np.float32)
 
 
+class _Planes(threading.local):
+    """The planes that a thread split its last image into, to be used again for one of that size."""
+
+    def __init__(self) -> None:
+        self.last: list[npt.NDArray[np.uint8]] = []
+
+    def of(self, image: npt.NDArray[Any]) -> list[npt.NDArray[np.uint8]]:
+        """Return the planes of `image`, HWC; valid until this thread's next call."""
+        height, width, channels = image.shape
+        planes = self.last
+        if len(planes) != channels or planes[0].shape != (height, width):
+            planes = [np.empty((height, width), np.uint8) for _ in range(channels)]
+            self.last = planes if height * width <= _KEPT_PIXELS else []
+        cv2_module().split(packed(image), planes)
+        return planes
+
+
+_planes = _Planes()
+
+
 def _look_up_planes(
     image: npt.NDArray[Any], tables: tuple[npt.NDArray[np.float32], ...], out: npt.NDArray[np.float32]
 ) -> None:
     cv2 = cv2_module()
-    planes = (image[..., 0],) if image.shape[2] == 1 else cv2.split(packed(image))
+    planes = [np.ascontiguousarray(image[..., 0])] if image.shape[2] == 1 else _planes.of(image)
     for plane, table, target in zip(planes, tables, out):
-        cv2.LUT(np.ascontiguousarray(plane), table, dst=target)
+        cv2.LUT(plane, table, dst=target)
 
 
 def _look_up_pixels(
