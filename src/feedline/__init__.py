@@ -1,9 +1,14 @@
 """Feedline feeds training loops: it fetches items, orders, prepares and batches them, and resumes exactly."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from feedline.collate.default import default_collate
 from feedline.collate.padded import padded_collate
 from feedline.datasets.arrays import ArrayDataset
 from feedline.datasets.combine import ConcatDataset, MapDataset, Subset
+from feedline.datasets.image_folder import ImageFolderDataset
+from feedline.datasets.labeled import LabeledDataset
 from feedline.datasets.mixture import MixtureDataset
 from feedline.datasets.ndf import NdfDataset
 from feedline.datasets.protocol import AsyncDataset, Dataset, IterableDataset
@@ -23,6 +28,8 @@ from feedline.errors import (
 )
 from feedline.loader.batch import MaskedBatch
 from feedline.loader.dataloader import DataLoader
+from feedline.loader.failures import Failure
+from feedline.loader.stats import LoaderStats
 from feedline.ndf.save import save_ndf
 from feedline.ndf.writer import NdfWriter
 from feedline.samplers.batch import BatchSampler
@@ -37,24 +44,40 @@ from feedline.samplers.weighted import WeightedSampler
 from feedline.transforms.compose import Compose, Identity
 from feedline.transforms.protocol import ItemContext, Transform
 
+if TYPE_CHECKING:
+    from feedline.datasets.fetching.columns import Column
+    from feedline.datasets.fetching.retry import Retry
+    from feedline.datasets.files import FileDataset
+    from feedline.datasets.http import HttpDataset
+    from feedline.datasets.object_store import ObjectStoreDataset
+    from feedline.loader.headroom import Headroom, headroom
+
 __all__ = [
     "ArrayDataset",
     "AsyncDataset",
     "BatchSampler",
     "CollateError",
+    "Column",
     "Compose",
     "ConcatDataset",
     "DataLoader",
     "Dataset",
     "DistributedBatchSampler",
     "DistributedSampler",
+    "Failure",
     "FeedlineError",
     "FetchError",
+    "FileDataset",
+    "Headroom",
+    "HttpDataset",
     "Identity",
     "ImageError",
+    "ImageFolderDataset",
     "ItemContext",
     "IterableDataset",
+    "LabeledDataset",
     "LengthBucketSampler",
+    "LoaderStats",
     "MapDataset",
     "MaskedBatch",
     "MissingExtraError",
@@ -62,8 +85,10 @@ __all__ = [
     "NdfDataset",
     "NdfError",
     "NdfWriter",
+    "ObjectStoreDataset",
     "OptionError",
     "RandomSampler",
+    "Retry",
     "SequentialSampler",
     "ShardSampler",
     "StateError",
@@ -74,8 +99,32 @@ __all__ = [
     "WorkerDied",
     "WorkerError",
     "default_collate",
+    "headroom",
     "padded_collate",
     "running_job",
     "save_ndf",
     "shuffle_buffer",
 ]
+
+# What needs asyncio or HTTP is imported when it is first asked for: it would take longer than all of the rest.
+_LATER = {
+    "Column": "feedline.datasets.fetching.columns",
+    "FileDataset": "feedline.datasets.files",
+    "Headroom": "feedline.loader.headroom",
+    "HttpDataset": "feedline.datasets.http",
+    "ObjectStoreDataset": "feedline.datasets.object_store",
+    "Retry": "feedline.datasets.fetching.retry",
+    "headroom": "feedline.loader.headroom",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'feedline' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,7 +13,6 @@ Note [async parts]
 
 from __future__ import annotations
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -212,11 +211,15 @@ class AsyncCombination(Combination, AsyncDataset):
     async def _getitems(self, indices: Sequence[int] | Int64Array) -> list[Any]:  # type: ignore[override]
         split = self._split(indices)
         calls = (self.parts[part].__getitems__(_plain(inner)) for part, inner, _ in split)
+        import asyncio  # not for everybody: it takes longer to import than all of this library
+
         return _joined(split, [list(group) for group in await asyncio.gather(*calls)])
 
     async def aclose(self) -> None:
         """Close all parts, each once, and then raise the first error among theirs."""
         parts = {id(part): part for part in self.parts}.values()
+        import asyncio
+
         results = await asyncio.gather(*(part.aclose() for part in parts), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +51,8 @@ class Task:
     batch_size: int = 0
     #: The items themselves, where a stream was read already; `indices` are their places in the stream.
     items: Sequence[Any] | None = None
+    #: Processor time that lanes spent on it, beside the thread that loads it.
+    lane_cpu_seconds: float = 0.0
 
     def single(self, offset: int) -> Task:
         """Return batch `offset` of a group as a task of its own."""
@@ -150,10 +152,13 @@ class BatchLoader:
                 if outcomes is not None:
                     return outcomes
         outcomes = []
+        start = thread_time()
         for offset in range(task.count):
             if run.cancelled is not None and run.cancelled():
                 break
             outcomes.append(self._load_one(task.single(offset), run))
+        if outcomes:
+            outcomes[-1].cpu_seconds = thread_time() - start + task.lane_cpu_seconds
         return outcomes
 
     def find_take(self) -> Callable[..., Any] | None:
@@ -171,17 +176,21 @@ class BatchLoader:
     def _load_whole(self, task: Task, run: Run) -> list[Outcome] | None:
         """Gather the batch in one go; `None` if that fails: item by item, the fault is named and treated as it is due."""
         assert self.take is not None
-        start = perf_counter()
+        start, cpu = perf_counter(), thread_time()
         try:
             value = self.take(task.indices, self.pool.allocate)
         except BaseException as error:
             if run.is_ctrl_c(error):
                 raise
             return None
-        seconds = (perf_counter() - start) / task.count
+        seconds, cpu_seconds = (perf_counter() - start) / task.count, (thread_time() - cpu) / task.count
         if task.count == 1:
             value = _masked(value, task.real, len(task.indices))
-            return [Outcome(task.number, value, indices=task.indices, fetch_seconds=seconds)]
+            return [
+                Outcome(
+                    task.number, value, indices=task.indices, fetch_seconds=seconds, cpu_seconds=cpu_seconds
+                )
+            ]
         parts = split_batch(value, task.count, task.batch_size)
         return [
             Outcome(
@@ -189,6 +198,7 @@ class BatchLoader:
                 part,
                 indices=task.indices[offset * task.batch_size : (offset + 1) * task.batch_size],
                 fetch_seconds=seconds,
+                cpu_seconds=cpu_seconds,
             )
             for offset, part in enumerate(parts)
         ]

@@ -115,6 +115,10 @@ class LoaderBuilder:
         """Hand torch tensors out in page-locked memory, where CUDA is there."""
         return self._set(pin_memory=pin_memory)
 
+    def progress(self, progress: bool = True) -> Self:
+        """Show a bar with items/s and the share of time spent waiting."""
+        return self._set(progress=progress)
+
     def rank(self, rank: int, world_size: int) -> Self:
         """This process's share of a stream."""
         return self._set(rank=rank, world_size=world_size)

@@ -18,11 +18,9 @@ from feedline.loader.batch import BatchLoader, collate_or_default
 from feedline.loader.builder import LoaderBuilder
 from feedline.loader.choose import bound_collate, check_dataset, source_of
 from feedline.loader.delivery import DeliveringIterator, can_pin, pin
-from feedline.loader.execution.event_loop import EventLoopExecutor
-from feedline.loader.execution.processes import ProcessesExecutor, check_processes
+from feedline.loader.execution.choice import check_workers, make_executor
 from feedline.loader.execution.protocol import Executor, Session
 from feedline.loader.execution.serial import SerialExecutor, SerialSession
-from feedline.loader.execution.threads import ThreadsExecutor
 from feedline.loader.execution.watchdog import WatchedSession
 from feedline.loader.failures import Failure, decide
 from feedline.loader.fetch import ItemLoader
@@ -35,9 +33,11 @@ from feedline.loader.ordering import Cursor
 from feedline.loader.plain import Delivered, PlainItems, PlainLane, PlainWhole
 from feedline.loader.plan import OrderPlan, Plan
 from feedline.loader.progress import Position, Progress
+from feedline.loader.progress_bar import ProgressBar, require_progress
+from feedline.loader.report import report_text
 from feedline.loader.source import IterableSource, Source
 from feedline.loader.state import LoaderState, differences
-from feedline.loader.stats import Tally
+from feedline.loader.stats import Clock, LoaderStats, Tally
 from feedline.loader.streams import DeferredPlan, StreamPlan, StreamSession
 from feedline.transforms.compose import Identity
 
@@ -68,6 +68,7 @@ class DataLoader:
         max_failures: how many items may fail, or which fraction of an epoch's items, before the run ends.
         timeout: seconds that one item may take.
         watchdog: seconds without a batch after which the stacks of all workers are written out.
+        progress: show a bar with items/s and the share of time spent waiting (needs the extra `cli`).
         reseed_globals: make the global generators of Python, NumPy and torch depend on (seed, epoch, index), too.
         pin_memory: hand torch tensors out in page-locked memory, for quick copies to a GPU; structure and types are
             kept, an object's own `pin_memory()` is called, and everything else, or without CUDA all, stays as it is.
@@ -107,8 +108,9 @@ class DataLoader:
         self._locks: dict[int, threading.Lock] = {}
         self._executors: dict[int, Executor] = {}
         self._iterators: weakref.WeakSet[DataLoaderIterator] = weakref.WeakSet()
-        if options.worker_type == "process" and options.num_workers:
-            check_processes()
+        check_workers(options)
+        if options.progress:
+            require_progress()
         if options.reseed_globals and self._is_async():
             raise OptionError(
                 "reseed_globals=True with an AsyncDataset: its transform runs in a thread beside yours, which shares "
@@ -197,6 +199,7 @@ class DataLoader:
             session = StreamSession(session, reading)
         if options.watchdog is not None and not isinstance(session, SerialSession):
             session = WatchedSession(session, options.watchdog)
+        clock = Clock(self._tally)
         return self._make_iterator(
             progress,
             plan,
@@ -209,7 +212,9 @@ class DataLoader:
             expected=self._source.batches(start.epoch) if plan.end() is None else None,
             with_indices=with_indices,
             tally=self._tally,
-            plain=None if start.ahead or known else self._plain_lane(plan, session),
+            clock=clock,
+            bar=self._progress_bar(start, plan),
+            plain=None if start.ahead or known else self._plain_lane(plan, session, clock),
         )
 
     def _warn_of_no_batch(self, start: Position, plan: Plan) -> None:
@@ -272,19 +277,31 @@ class DataLoader:
             in_order=options.in_order,
         )
 
-    def _plain_lane(self, plan: Plan, session: Session) -> PlainLane | None:
+    def _progress_bar(self, start: Position, plan: Plan) -> ProgressBar | None:
+        if not self.options.progress:
+            return None
+        end, size = plan.end(), self.options.batch_size
+        if end is None:
+            end = self._source.batches(start.epoch)
+        # In batches, where a batch has no fixed size.
+        total = None if end is None or size is None or self.options.batch_sampler is not None else end * size
+        return ProgressBar(start.epoch, start.batch * (size or 1), total, self._tally)
+
+    def _plain_lane(self, plan: Plan, session: Session, clock: Clock) -> PlainLane | None:
         """Return the short cut, where one may be taken."""
         load, options = self._batches, self.options
-        if not (isinstance(plan, OrderPlan) and plan.can_group and self._hint() is None):
+        if options.progress or self._hint() is not None:
+            return None
+        if not (isinstance(plan, OrderPlan) and plan.can_group):
             return None
         if type(session) is not SerialSession:
             # The usual way counts bytes, and what was delivered out of order.
             plain = options.in_order and options.prefetch_bytes is None
             return Delivered(session.outcomes, self._tally) if plain else None
         if load.take is not None:
-            return PlainWhole(load, plan, self._group_size(), self._tally)
+            return PlainWhole(load, plan, self._group_size(), self._tally, clock)
         if load.is_plain and not callable(getattr(self.dataset, "__getitems__", None)):
-            return PlainItems(load, plan, session.outcomes, self._tally)
+            return PlainItems(load, plan, session.outcomes, self._tally, clock)
         return None
 
     def _group_size(self) -> int:
@@ -326,16 +343,7 @@ class DataLoader:
         key = forks.generation()
         executor = self._executors.get(key)
         if executor is None:
-            options = self.options
-            made: Executor
-            if options.worker_type == "process" and options.num_workers:
-                made = ProcessesExecutor(self._batches, options.num_workers, options.watchdog is not None)
-            elif self._is_async():
-                made = EventLoopExecutor(self._batches, options.num_workers)
-            elif options.num_workers == 0:
-                made = SerialExecutor(self._batches)
-            else:
-                made = ThreadsExecutor(self._batches, options.num_workers)
+            made = make_executor(self._batches, self.options, self._is_async())
             executor = self._executors.setdefault(key, made)
         return executor
 
@@ -497,6 +505,18 @@ class DataLoader:
 
     def _epoch_items(self, epoch: int) -> int:
         return self._source.items(epoch) or 0
+
+    def stats(self) -> LoaderStats:
+        """Return what this loader has done so far, in numbers; `str()` of it is a sentence."""
+        return self._tally.stats(self.options.num_workers, self.options.worker_type)
+
+    def report(self) -> str:
+        """Return one screen in plain words: which side waits, which stage is the bottleneck, what to change."""
+        try:
+            items = self._source.items(self.epoch)
+        except Exception:  # a length that can't be had must not cost the report
+            items = None
+        return report_text(self.stats(), items)
 
     def close(self) -> None:
         """End workers and iterators; idempotent. The state stays readable."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -231,9 +232,7 @@ class _Batch:
         loader = self.loader
         count = len(indices)
         if loader.item_concurrency > 1 and count > 1 and fetched is None:
-            rows = loader.lanes().map(
-                lambda position: self._row(position, indices[position], None), count, loader.item_concurrency
-            )
+            rows = loader.lanes().map(self._on_lanes(indices), count, loader.item_concurrency)
         elif loader.timeout is None and not loader.reseed_globals:
             return self._quick_rows(indices, fetched)
         else:
@@ -245,6 +244,21 @@ class _Batch:
         kept = [row for row in rows if row[1] is not _SKIPPED]
         skipped = [position for position, row in enumerate(rows) if row[1] is _SKIPPED]
         return Rows([item for _, item in kept], [index for index, _ in kept], skipped, self.transform_seconds)
+
+    def _on_lanes(self, indices: Sequence[Any]) -> Callable[[int], tuple[Any, Any]]:
+        """Return what loads the item at a position on any thread, its processor time added to the task."""
+        owner = threading.get_ident()
+
+        def load(position: int) -> tuple[Any, Any]:
+            if threading.get_ident() == owner:
+                return self._row(position, indices[position], None)
+            start = thread_time()
+            try:
+                return self._row(position, indices[position], None)
+            finally:
+                self.task.lane_cpu_seconds += thread_time() - start
+
+        return load
 
     def _quick_rows(self, indices: Sequence[Any], fetched: Callable[[int], Any] | None) -> Rows:
         """Load the items one by one in this thread: what `_row` does, in one loop without calls of our own."""

@@ -21,7 +21,8 @@ from feedline.loader.ordering import Cursor, cursor_at
 from feedline.loader.plain import DETOUR, PlainLane
 from feedline.loader.plan import Plan
 from feedline.loader.progress import Progress
-from feedline.loader.stats import Tally
+from feedline.loader.progress_bar import ProgressBar
+from feedline.loader.stats import SIZED_EVERY, Clock, Tally, nbytes_of
 
 __all__ = ["DataLoaderIterator", "Pace"]
 
@@ -72,7 +73,9 @@ class DataLoaderIterator:
         expected: int | None,
         with_indices: bool,
         tally: Tally,
+        clock: Clock,
         plain: PlainLane | None = None,
+        bar: ProgressBar | None = None,
     ) -> None:
         self._progress = progress
         self._plan = plan
@@ -85,7 +88,9 @@ class DataLoaderIterator:
         self._expected = expected
         self._with_indices = with_indices
         self._tally = tally
+        self._clock = clock
         self._plain = plain
+        self._bar = bar
         self._generation = forks.generation()
         self._submitted = progress.cursor.next
         self._hinted = progress.cursor.next
@@ -216,11 +221,15 @@ class DataLoaderIterator:
             following = cursor.after(outcome.number)
             self._plan.forget(outcome.number)
             if self._pace.max_bytes is not None:
-                self._largest = max(self._largest or 0, _nbytes(outcome.value))
+                self._largest = max(self._largest or 0, nbytes_of(outcome.value))
             if self._eager:
                 self._refill_later(following)
             self._record(outcome, following)
             self._tally.add(outcome)
+            if not outcome.number % SIZED_EVERY:
+                self._tally.size(outcome.value)
+            if self._bar is not None:
+                self._bar.update(len(outcome.indices), self._tally)
             if not outcome.empty:
                 self._following = following
                 return outcome
@@ -246,7 +255,7 @@ class DataLoaderIterator:
             self._session.wait()
             self._check_usable()
             outcome = self._session.outcomes.peek(cursor)
-        self._tally.waited(perf_counter() - start)
+        self._clock.waited(start, perf_counter())
         return outcome
 
     def _at_end(self, cursor: Cursor) -> bool:
@@ -323,7 +332,10 @@ class DataLoaderIterator:
 
     def _finish(self, how: str) -> None:
         self._closed = self._closed or how
-        self._finalizer()
+        # Not by the finalizer, which runs once: cut off by a Ctrl-C, this is done again.
+        _leave(self._session, self._progress)
+        if self._bar is not None:
+            self._bar.close()
         # Another thread may be waiting in next(): it shall hear of it.
         self._session.notify()
 
@@ -362,14 +374,3 @@ class DataLoaderIterator:
 def _leave(session: Session, progress: Progress) -> None:
     session.cancel()
     progress.settle()
-
-
-def _nbytes(value: Any) -> int:
-    if isinstance(value, (tuple, list)):
-        return sum(map(_nbytes, value))
-    if isinstance(value, dict):
-        return sum(map(_nbytes, value.values()))
-    size = getattr(value, "nbytes", None)
-    if isinstance(size, int):
-        return size
-    return len(value) if isinstance(value, (bytes, bytearray, str)) else 0

@@ -49,6 +49,7 @@ class LoaderOptions:
     watchdog: float | None = None
     reseed_globals: bool = False
     pin_memory: bool = False
+    progress: bool = False
     rank: int | None = None
     world_size: int | None = None
 
@@ -67,6 +68,7 @@ class LoaderOptions:
             "max_failures": _failures(self.max_failures),
             "timeout": _seconds("timeout", self.timeout),
             "watchdog": _seconds("watchdog", self.watchdog),
+            "progress": _boolean("progress", self.progress),
             "rank": _optional(_integer, "rank", self.rank, 0),
             "world_size": _optional(_integer, "world_size", self.world_size, 1),
             "reseed_globals": _boolean("reseed_globals", self.reseed_globals),

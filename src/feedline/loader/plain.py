@@ -26,7 +26,7 @@ from feedline.loader.fetch import refuse_awaitable
 from feedline.loader.groups import split_batch
 from feedline.loader.ordering import Window
 from feedline.loader.plan import OrderPlan
-from feedline.loader.stats import Tally
+from feedline.loader.stats import SIZED_EVERY, Clock, Tally
 
 __all__ = ["DETOUR", "Delivered", "PlainItems", "PlainLane", "PlainWhole"]
 
@@ -57,8 +57,11 @@ class PlainLane:
 class PlainItems(PlainLane):
     """Item by item, collated."""
 
-    def __init__(self, load: BatchLoader, plan: OrderPlan, outcomes: Window[Outcome], tally: Tally) -> None:
+    def __init__(
+        self, load: BatchLoader, plan: OrderPlan, outcomes: Window[Outcome], tally: Tally, clock: Clock
+    ) -> None:
         self._tally = tally
+        self._clock = clock
         self._load = load
         self._plan = plan
         self._outcomes = outcomes
@@ -97,9 +100,13 @@ class PlainItems(PlainLane):
             task = Task(number, self._plan.epoch, rows)
             self._outcomes.put(self._load.failed_collation(task, error))
             return DETOUR
+        ended = perf_counter()
         tally = self._tally
         tally.fetch_seconds += fetched - start
-        tally.collate_seconds += perf_counter() - fetched
+        tally.collate_seconds += ended - fetched
+        self._clock.waited(start, ended)
+        if not number % SIZED_EVERY:
+            tally.size(value)
         self.rows = rows
         self.count = len(rows)
         return value
@@ -128,8 +135,9 @@ def _bound_collate(load: BatchLoader) -> Callable[[list[Any]], Any]:
 class PlainWhole(PlainLane):
     """Whole batches by `dataset.take`, small ones in groups."""
 
-    def __init__(self, load: BatchLoader, plan: OrderPlan, group: int, tally: Tally) -> None:
+    def __init__(self, load: BatchLoader, plan: OrderPlan, group: int, tally: Tally, clock: Clock) -> None:
         self._tally = tally
+        self._clock = clock
         assert load.take is not None
         self._take = load.take
         self._allocate = load.pool.allocate
@@ -179,7 +187,10 @@ class PlainWhole(PlainLane):
             if is_ctrl_c(error):
                 raise
             return False
-        self._tally.fetch_seconds += perf_counter() - start
+        ended = perf_counter()
+        self._tally.fetch_seconds += ended - start
+        self._clock.waited(start, ended)
+        self._tally.size(value, task.count)
         assert isinstance(task.indices, np.ndarray)
         self._first, self._values, self._indices = number, values, task.indices
         return True
@@ -201,6 +212,9 @@ class Delivered(PlainLane):
         tally.fetch_seconds += outcome.fetch_seconds
         tally.transform_seconds += outcome.transform_seconds
         tally.collate_seconds += outcome.collate_seconds
+        tally.cpu_seconds += outcome.cpu_seconds
+        if not number % SIZED_EVERY:
+            tally.size(outcome.value)
         self.outcome = outcome
         self.rows = outcome.indices
         self.count = len(outcome.indices)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 from feedline.loader.batch import Outcome
 
-__all__ = ["LoaderStats", "Tally", "cores", "nbytes_of"]
+__all__ = ["SIZED_EVERY", "Clock", "LoaderStats", "Tally", "cores", "nbytes_of"]
 
 #: One batch in so many is measured for its size.
 SIZED_EVERY = 16
@@ -106,14 +105,10 @@ class Tally:
         if outcome.failures:
             self.failed_items += len(outcome.failures)
 
-    def waited(self, seconds: float) -> None:
-        """Count time that the consumer waited for a batch."""
-        self.wait_seconds += seconds
-
-    def size(self, batch: Any) -> None:
-        """Take one batch's size as an example."""
-        self._sized_batches += 1
-        self._sized_bytes += nbytes_of(batch)
+    def size(self, value: Any, batches: int = 1) -> None:
+        """Take the size of `value`, so many batches, as an example."""
+        self._sized_batches += batches
+        self._sized_bytes += nbytes_of(value)
 
     def stats(self, num_workers: int, worker_type: str) -> LoaderStats:
         """Return the sums so far."""
@@ -137,21 +132,21 @@ class Tally:
 
 
 class Clock:
-    """The wall time of one iterator, added to a tally piece by piece."""
+    """The time of one iterator, added to a tally: between calls it is the consumer's, within them it is waited for."""
 
-    __slots__ = ("_tally", "_touched")
+    __slots__ = ("_tally", "touched")
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
-        self._touched: float | None = None
+        #: When it was last read; `None` before the first batch was asked for.
+        self.touched: float | None = None
 
-    def touch(self, now: float | None = None) -> float:
-        """Add the time since the last touch; the first one only starts."""
-        now = perf_counter() if now is None else now
-        if self._touched is not None:
-            self._tally.wall_seconds += now - self._touched
-        self._touched = now
-        return now
+    def waited(self, start: float, end: float) -> None:
+        """The consumer waited from `start` to `end`; what lies between the last call and `start` was its own."""
+        tally = self._tally
+        tally.wait_seconds += end - start
+        tally.wall_seconds += end - (start if self.touched is None else self.touched)
+        self.touched = end
 
 
 def nbytes_of(value: Any) -> int:
