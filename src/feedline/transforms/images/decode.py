@@ -23,6 +23,7 @@ from feedline.transforms.protocol import ItemContext, Transform
 __all__ = ["MODES", "Decode", "Opened", "named", "read_source"]
 
 MODES = ("L", "LA", "RGB", "RGBA", "P")
+_DEFAULT_LIMITS = DecodeLimits()
 _CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "P": 1}
 _FORMATS: dict[Format, ModuleType] = {
     "JPEG": jpeg,
@@ -129,20 +130,20 @@ class Decode(Transform):
     def __init__(
         self,
         mode: str | None = None,
-        limits: DecodeLimits | None = None,
+        limits: DecodeLimits = _DEFAULT_LIMITS,
         exif: bool = False,
         *,
         fast: bool = False,
     ) -> None:
         if mode is not None and mode not in MODES:
             raise OptionError(f"mode must be None or one of {', '.join(MODES)}, not {mode!r}")
-        if limits is not None and not isinstance(limits, DecodeLimits):
+        if not isinstance(limits, DecodeLimits):
             raise TypeError(f"limits must be a DecodeLimits, not {type(limits).__name__} {limits!r}")
         for name, value in (("exif", exif), ("fast", fast)):
             if not isinstance(value, bool):
                 raise TypeError(f"{name} must be a bool, not {value!r}")
         self.mode = mode
-        self.limits = DecodeLimits() if limits is None else limits
+        self.limits = limits
         self.exif = exif
         self.fast = fast
 
@@ -204,7 +205,7 @@ class Decode(Transform):
 
     def __repr__(self) -> str:
         parts = [] if self.mode is None else [repr(self.mode)]
-        if self.limits != DecodeLimits():
+        if self.limits != _DEFAULT_LIMITS:
             parts.append(f"limits={self.limits!r}")
         parts += [f"{name}=True" for name in ("exif", "fast") if getattr(self, name)]
         return f"Decode({', '.join(parts)})"
