@@ -104,6 +104,16 @@ def test_workers_that_can_not_start_are_an_error():
             next(iter(loader))
 
 
+def test_without_a_process_that_workers_come_from_every_batch_is_an_error(monkeypatch, capfd):
+    monkeypatch.setattr("feedline.loader.execution.template_process.bootstrap", lambda *_: "raise LookupError('no way')")
+    with processes(Numbers(), batch_size=20) as loader:
+        iterator = iter(loader)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="worker processes can't be started"):
+                next(iterator)
+    assert "LookupError: no way" in capfd.readouterr().err
+
+
 class FailsAtLoad(EndsAtLoad):
     def __setstate__(self, state):
         raise LookupError("no such place over here")
@@ -188,12 +198,12 @@ def test_a_watchdog_writes_the_stacks_of_everybody(caplog, capfd):
         def has_come():
             nonlocal text
             text += capfd.readouterr().err
-            return "process_datasets.py" in text and "watchdog" in caplog.text
+            return "__getitem__" in text and "watchdog" in caplog.text
 
         _until(has_come)
         iterator.close()
         loader.close()
-        assert "__getitem__" in text
+        assert "process_datasets.py" in text
         assert "feedline-processes" in caplog.text
         iterator._session.notify()
         consumer.join(20)
@@ -238,7 +248,8 @@ def test_leaving_a_loop_stops_what_is_in_progress_after_its_item(tmp_path):
     gate = tmp_path / "gate"
     with processes(Gated(gate, tmp_path), batch_size=8, num_workers=1) as loader:
         iterator = iter(loader)
-        iterator._refill()
+        consumer = threading.Thread(target=lambda: _swallow(iterator))
+        consumer.start()
         _until(lambda: (tmp_path / "0").exists())
         iterator.close()
         gate.touch()
@@ -249,3 +260,6 @@ def test_leaving_a_loop_stops_what_is_in_progress_after_its_item(tmp_path):
         assert len(os.listdir(tmp_path)) == 9
         assert (tmp_path / "0").exists()
         assert {(tmp_path / str(n)).read_text() for n in range(8)} == {"1"}
+        iterator._session.notify()
+        consumer.join(20)
+        assert not consumer.is_alive()

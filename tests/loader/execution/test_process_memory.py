@@ -112,26 +112,24 @@ def test_a_batch_kept_by_the_collate_function_is_not_sent_twice_in_one_memory():
 
 
 def test_arrays_of_the_dataset_are_one_block_for_all_workers():
-    def private_and_shared(item):
+    def of_this_process():
         text = Path("/proc/self/smaps").read_text()
         block = text[text.index("memfd:feedline") :]
-        fields = dict(line.split(":", 1) for line in block.splitlines()[1:20] if ":" in line)
-        return np.array([int(fields[name].split()[0]) for name in ("Size", "Private_Dirty")]), os.getpid()
+        fields = dict(line.split(":", 1) for line in block.splitlines()[1:25] if ":" in line)
+        return [int(fields[name].split()[0]) for name in ("Size", "Rss", "Anonymous")]
 
     class Watching(Rows):
         def __getitem__(self, index):
             super().__getitem__(index)
-            return private_and_shared(index)
+            return np.array(of_this_process() if index % 100 == 99 else [0, 0, 0]), os.getpid()
 
     with processes(Watching(rows=4000), batch_size=100, num_workers=2) as loader:  # 32 MB
-        seen = {}
-        for sizes, pids in loader:
-            for (size, dirty), pid in zip(sizes.tolist(), pids.tolist()):
-                seen[pid] = (size, dirty)
-    assert len(seen) == 2
-    for size, dirty in seen.values():
+        last = {int(pids[-1]): sizes[-1].tolist() for sizes, pids in loader}
+    assert len(last) == 2
+    for size, touched, copied in last.values():
         assert size >= 31_000
-        assert dirty < 1_000
+        assert touched > 2_000
+        assert copied == 0
 
 
 def test_workers_may_write_to_arrays_of_the_dataset_and_nobody_else_sees_it():

@@ -42,6 +42,8 @@ logger = logging.getLogger("feedline")
 TASKS_PER_WORKER = 2
 #: How often a task is computed before the death of its workers is its error.
 MAX_TRIES = 3
+#: How many processes that workers come from may end before they are ready.
+MAX_TEMPLATES = 2
 #: Seconds that workers get to end their item, once they are told to; those of asynchronous datasets close it, too.
 END_SECONDS = 1.0
 END_ASYNC_SECONDS = 5.0
@@ -86,6 +88,7 @@ class ProcessPool:
         self._seats: list[Seat] = []
         self._jobs: deque[Job] = deque()
         self._failed_starts = 0
+        self._failed_templates = 0
         self._tickets = 0
         self._end: float | None = None
         self._told: set[str] = set()
@@ -169,19 +172,32 @@ class ProcessPool:
         # A Ctrl-C is the main thread's; processes that are started here do not hear of it until they ignore it.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            self._start_template()
             while self._step():
                 pass
-        except Exception as error:
+        except Exception as error:  # a fault of ours: nobody may wait for ever because of it
             logger.exception("the thread that looks after worker processes failed")
             self._refuse_orders(error)
         finally:
             self._shut_down()
 
-    def _start_template(self) -> None:
+    def _start_template(self) -> TemplateProcess | None:
+        """Start the process that workers come from; without one, every task that waits gets an error."""
         assert self._parcel is not None
+        if self._failed_templates >= MAX_TEMPLATES:
+            self._failed_templates -= 1
+            self._fail_all(
+                RuntimeError(
+                    "worker processes can't be started: the process that they come from ends at once "
+                    "(stderr tells why); use worker_type='thread' meanwhile"
+                )
+            )
+            return None
         options = {"heartbeat": self._limit is not None, "dump_signal": self._dump_signal}
-        self._template = TemplateProcess(self._parcel, options)
+        try:
+            return TemplateProcess(self._parcel, options)
+        except OSError as error:
+            self._fail_all(RuntimeError(f"no worker process can be started: {error}"))
+            return None
 
     def _step(self) -> bool:
         """Do one round; false when all is over."""
@@ -226,10 +242,12 @@ class ProcessPool:
 
     def _fill_seats(self) -> None:
         """Have as many workers as tasks, up to `num_workers`; they stay."""
+        wanted = len(self._jobs) + sum(len(seat.jobs) for seat in self._seats)
+        if wanted and self._template is None:
+            self._template = self._start_template()
         template = self._template
         if template is None or not template.is_alive:
             return
-        wanted = len(self._jobs) + sum(len(seat.jobs) for seat in self._seats)
         taken = {seat.number for seat in self._seats}
         for number in count():
             if len(self._seats) >= min(self._num_workers, wanted):
@@ -312,7 +330,9 @@ class ProcessPool:
         assert self._template is not None
         for news in self._template.talk():
             kind = news[0]
-            if kind == "started":
+            if kind == "ready":
+                self._failed_templates = 0
+            elif kind == "started":
                 for seat in self._seats:
                     if seat.number == news[1]:
                         seat.pid = news[2]
@@ -343,10 +363,11 @@ class ProcessPool:
         """The template ended, and its workers with it."""
         for seat in list(self._seats):
             self._bury(seat, -signal.SIGKILL)
-        if self._end is None:
-            assert self._template is not None
-            self._template.close()
-            self._start_template()
+        assert self._template is not None
+        self._template.close()
+        self._template = None
+        # Until one says that it is ready.
+        self._failed_templates += 1
 
     def _bury(self, seat: Seat, code: int) -> None:
         """A worker has ended: what it sent before counts, what it had goes to another one."""
@@ -358,7 +379,7 @@ class ProcessPool:
         if self._end is not None or seat.is_broken:
             return
         logger.info("%s ended (%s)", seat.name, _how(code))
-        if not seat.is_ready:
+        if not seat.is_ready and seat.pid is not None:
             self._failed_starts += 1
             if self._failed_starts >= MAX_TRIES:
                 self._failed_starts = 0

@@ -78,6 +78,7 @@ class _Template:
         signal.set_wakeup_fd(self._signal_end.fileno(), warn_on_full_buffer=False)
 
     def run(self) -> None:
+        self._tell("ready")
         poll = select.poll()
         poll.register(self._channel, select.POLLIN)
         poll.register(self._child_end, select.POLLIN)
