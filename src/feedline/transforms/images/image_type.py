@@ -32,6 +32,7 @@ __all__ = [
     "Layout",
     "Region",
     "check_image",
+    "dtype_name",
     "map_first",
 ]
 
@@ -93,6 +94,15 @@ class Region(Protocol):
         ...
 
 
+# A dtype works out its name anew each time, which costs more than all the rest of the checks.
+_NAMES = {np.dtype(name): name for name in IMAGE_DTYPES}
+
+
+def dtype_name(image: Image) -> str:
+    """Return the name of the image's dtype."""
+    return _NAMES.get(image.dtype) or image.dtype.name
+
+
 def map_first(item: Any, function: Any) -> Any:
     """Return `function(item)`, or for a tuple (named ones, too) the tuple with its first part replaced by that."""
     if not isinstance(item, tuple):
@@ -113,7 +123,7 @@ def check_image(image: Any, step: ImageStep) -> None:
     """
     if not isinstance(image, np.ndarray):
         raise TypeError(f"{step!r} takes an image (a NumPy array), not {type(image).__name__}{_hint(image)}")
-    if image.dtype.name not in step.dtypes:
+    if dtype_name(image) not in step.dtypes:
         raise TypeError(f"{step!r} takes images of dtype {_either(step.dtypes)}, not {image.dtype.name}")
     shape = image.shape
     if len(shape) != 3:

@@ -19,13 +19,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from feedline.transforms.images.color import as_mode
 from feedline.transforms.images.convert import Normalize, ToChw, ToFloat, float_into, normalize_into
 from feedline.transforms.images.decode import Decode, Opened, named, read_source
 from feedline.transforms.images.exif import Box, stored_box, turn_upright, upright_box
 from feedline.transforms.images.formats import jpeg
 from feedline.transforms.images.formats.raster import Raster
-from feedline.transforms.images.image_type import Image, ImageStep, Layout, Region, map_first
+from feedline.transforms.images.image_type import Image, ImageStep, Layout, Region, dtype_name, map_first
 from feedline.transforms.images.scratch import Scratch, borrowed
 from feedline.transforms.protocol import ItemContext
 
@@ -151,12 +153,12 @@ class FloatTail:
 
     def _image(self, image: Any, context: ItemContext) -> Any:
         fits = getattr(image, "ndim", 0) == 3 and 0 not in image.shape and image.shape[2] in self._channels
-        if not fits or image.dtype.name not in ToFloat.dtypes:
+        if not fits or dtype_name(image) not in ToFloat.dtypes:
             # Some step refuses this; it knows best what to say.
             return self._one_by_one(image, context)
         height, width, channels = image.shape
         shape = (channels, height, width) if self._planar else (height, width, channels)
-        out = context.allocate(shape, "float32")
+        out = context.allocate(shape, np.float32)
         layout: Layout = "CHW" if self._planar else "HWC"
         if self._normalize is None:
             float_into(image, out, layout)
