@@ -10,9 +10,10 @@ from typing import Any
 __all__ = ["map_leaves"]
 
 Leaf = Callable[[Any], Any]
+Stop = Callable[[Any], bool]
 
 
-def map_leaves(function: Leaf, batch: Any, *, stop: Callable[[Any], bool] | None = None) -> Any:
+def map_leaves(function: Leaf, batch: Any, *, stop: Stop | None = None) -> Any:
     """Return `batch` with `function(leaf)` in the place of every leaf.
 
     Containers are mappings, tuples (named ones, too), lists and other sequences, and dataclass instances: they come
@@ -29,28 +30,32 @@ def map_leaves(function: Leaf, batch: Any, *, stop: Callable[[Any], bool] | None
     {'a': [2, 4], 'b': (6,)}
     """
 
-    def walk(value: Any) -> Any:
-        if stop is not None and stop(value):
-            return function(value)
-        kind = type(value)
-        if kind is dict:
-            return _unless_equal(value, {key: walk(part) for key, part in value.items()})
-        if kind is tuple or kind is list:
-            parts = [walk(part) for part in value]
-            if all(map(_is, parts, value)):
-                return value
-            return parts if kind is list else tuple(parts)
-        if isinstance(value, (str, bytes, bytearray, memoryview)):
-            return function(value)
-        if isinstance(value, Mapping):
-            return _unless_equal(value, {key: walk(value[key]) for key in value}, _same_mapping)
-        if isinstance(value, Sequence):
-            return _same_sequence(value, [walk(part) for part in value])
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return _same_dataclass(value, walk)
-        return function(value)
+    # No closure that knows itself: such a cycle would keep batches until garbage is collected.
+    return _walk(function, stop, batch)
 
-    return walk(batch)
+
+def _walk(function: Leaf, stop: Stop | None, value: Any) -> Any:
+    if stop is not None and stop(value):
+        return function(value)
+    kind = type(value)
+    if kind is dict:
+        return _unless_equal(value, {key: _walk(function, stop, part) for key, part in value.items()})
+    if kind is tuple or kind is list:
+        parts = [_walk(function, stop, part) for part in value]
+        if all(map(_is, parts, value)):
+            return value
+        return parts if kind is list else tuple(parts)
+    if isinstance(value, (str, bytes, bytearray, memoryview)):
+        return function(value)
+    if isinstance(value, Mapping):
+        built = {key: _walk(function, stop, value[key]) for key in value}
+        return _unless_equal(value, built, _same_mapping)
+    if isinstance(value, Sequence):
+        return _same_sequence(value, [_walk(function, stop, part) for part in value])
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+        return _same_dataclass(value, {name: _walk(function, stop, getattr(value, name)) for name in names})
+    return function(value)
 
 
 def _is(one: Any, other: Any) -> bool:
@@ -97,10 +102,8 @@ def _same_sequence(value: Sequence[Any], parts: list[Any]) -> Any:
         return parts
 
 
-def _same_dataclass(value: Any, walk: Leaf) -> Any:
-    names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-    parts = {name: walk(getattr(value, name)) for name in names}
-    if all(parts[name] is getattr(value, name) for name in names):
+def _same_dataclass(value: Any, parts: dict[str, Any]) -> Any:
+    if all(part is getattr(value, name) for name, part in parts.items()):
         return value
     # `__init__` and `__post_init__` are not called again: they may do more than store.
     clone = copy.copy(value)

@@ -6,6 +6,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sized
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -423,7 +424,13 @@ class DataLoader:
         standing = self._standing
         return self._state_of(standing if isinstance(standing, Position) else standing.position())
 
-    def _state_of(self, position: Position) -> dict[str, Any]:
+    def _completed(self, position: Position) -> Position:
+        """Return `position` with all that a state needs."""
+        return position
+
+    def _state_of(self, position: Position, failures: int | None = None) -> dict[str, Any]:
+        """Return the state at `position`, with the first so many failures, or all."""
+        position = self._completed(position)
         return LoaderState(
             epoch=position.epoch,
             position=position.units,
@@ -432,7 +439,7 @@ class DataLoader:
             ahead=tuple(sorted(position.ahead)),
             stream=position.stream,
             entropy=self._entropy if self._is_unseeded() else None,
-            failures=tuple(self._failures),
+            failures=tuple(self._failures[:failures]),
             fingerprint=self._fingerprint(),
         ).as_dict()
 
@@ -561,3 +568,7 @@ class _StateMaker:
 
     def __call__(self, progress: Progress) -> dict[str, Any]:
         return self._loader._state_of(progress.position())
+
+    def bookmark(self, progress: Progress) -> Callable[[], dict[str, Any]]:
+        loader = self._loader
+        return partial(loader._state_of, loader._completed(progress.position()), len(loader._failures))

@@ -2,6 +2,7 @@
 
 from feedline.torch.collation import default_collate, default_convert
 from feedline.torch.dataloader import DataLoader
+from feedline.torch.device import to_device
 from feedline.torch.workers import get_worker_info
 
-__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info", "to_device"]

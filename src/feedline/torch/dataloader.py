@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
@@ -30,7 +31,7 @@ from feedline.torch.iterator import TorchIterator, WaitLimit
 from feedline.torch.order import TorchSource
 from feedline.torch.rows import ROWS_AT_ONCE
 from feedline.torch.samplers import EpochSampler
-from feedline.torch.workers import PackedCollate, TorchBatchLoader, WorkerSetup, unpacked
+from feedline.torch.workers import DatasetWatch, PackedCollate, TorchBatchLoader, WorkerSetup, unpacked
 
 __all__ = ["DataLoader"]
 
@@ -55,8 +56,9 @@ class DataLoader(feedline.DataLoader):
         generator: torch's order of `shuffle=True`, exactly, and the seeds of the workers. Its state at the start of
             the epoch goes into `state_dict()`.
         prefetch_factor: batches per worker that may be in progress or waiting; default 2, with workers.
-        persistent_workers: workers live as long as the loader in either case. With `False`, as torch's default, they
-            see what was changed in the dataset between epochs: it is sent again if its pickle has changed.
+        persistent_workers: workers live as long as the loader in either case. With `False`, torch's default, new ones
+            are made for an epoch before which attributes of the dataset were set to something else, so that they see
+            it (what was changed in place, they do not); with `True`, they keep the dataset that they began with.
         pin_memory_device: deprecated in torch; refused alone, without effect and with a warning beside `pin_memory`.
         in_order: `False` delivers batches as they are ready.
         worker_type: `"process"`, as torch's workers are; `"thread"` starts at once, copies and pickles nothing, and
@@ -154,6 +156,7 @@ class DataLoader(feedline.DataLoader):
         self._collates_by_default = collate_fn is None
         self._told_batches: int | None = None
         self._init(dataset, dataclasses.replace(chosen, collate_fn=self.collate_fn))
+        self._watch = DatasetWatch(dataset)
         self._show_samplers()
 
     def _show(self, arguments: Mapping[str, Any], prefetch_factor: int | None) -> None:
@@ -243,8 +246,6 @@ class DataLoader(feedline.DataLoader):
 
     @staticmethod
     def _can_split(take: Any) -> bool:
-        import numpy as np
-
         return can_split(take(np.empty(0, np.int64), np.empty))
 
     def _delivery(self) -> Callable[[Any], Any] | None:
@@ -265,6 +266,9 @@ class DataLoader(feedline.DataLoader):
 
     def _start(self, *, with_indices: bool) -> DataLoaderIterator:
         self._hear()
+        if self._packs and not self.persistent_workers and self._watch.has_changed():
+            # Iterators that live keep their workers.
+            self._executors = {}
         return super()._start(with_indices=with_indices)
 
     def _iterator(self, start: Position, reading: Plan, with_indices: bool) -> DataLoaderIterator:
@@ -338,11 +342,11 @@ class DataLoader(feedline.DataLoader):
         self._hear()
         return super().state_dict()
 
-    def _state_of(self, position: Position) -> dict[str, Any]:
+    def _completed(self, position: Position) -> Position:
         if position.stream is None and isinstance(self._source, TorchSource):
             # An epoch that has not begun begins with the generators as they are now.
-            position = dataclasses.replace(position, stream=self._source.present())
-        return super()._state_of(position)
+            return dataclasses.replace(position, stream=self._source.present())
+        return position
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next `iter()` go on where `state` stands; see `feedline.DataLoader.load_state_dict`.

@@ -16,7 +16,7 @@ from feedline.collate.leaves import map_leaves
 from feedline.loader.batch import BatchLoader
 from feedline.torch.rows import take_of
 
-__all__ = ["PackedCollate", "TorchBatchLoader", "WorkerSetup", "get_worker_info", "unpacked"]
+__all__ = ["DatasetWatch", "PackedCollate", "TorchBatchLoader", "WorkerSetup", "get_worker_info", "unpacked"]
 
 
 @dataclass(frozen=True)
@@ -115,3 +115,47 @@ def _is_packed(value: Any) -> bool:
 
 def _unpack(leaf: Any) -> Any:
     return leaf.unpack() if type(leaf) is _Packed else leaf
+
+
+class DatasetWatch:
+    """Tells whether attributes of a dataset were set to something else since it was looked at last.
+
+    Numbers and text are compared, other values by identity; the datasets within one (`.dataset`, `.datasets`) count.
+    What is changed in place is not seen.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._seen = _attributes_of(dataset)
+
+    def has_changed(self) -> bool:
+        """Tell it, and look anew."""
+        before, self._seen = self._seen, _attributes_of(self._dataset)
+        return len(before) != len(self._seen) or not all(map(_is_equal, before, self._seen))
+
+
+def _attributes_of(dataset: Any) -> list[tuple[int, dict[str, Any]]]:
+    found: list[tuple[int, dict[str, Any]]] = []
+    waiting = [dataset]
+    while waiting:
+        one = waiting.pop()
+        attributes = getattr(one, "__dict__", None)
+        if attributes is None or any(known == id(one) for known, _ in found):
+            continue
+        found.append((id(one), dict(attributes)))
+        waiting.append(attributes.get("dataset"))
+        waiting.extend(attributes.get("datasets") or ())
+    return found
+
+
+def _is_equal(one: tuple[int, dict[str, Any]], other: tuple[int, dict[str, Any]]) -> bool:
+    before, now = one[1], other[1]
+    return (
+        one[0] == other[0]
+        and before.keys() == now.keys()
+        and all(
+            before[name] is now[name]
+            or (type(now[name]) in (int, float, str, bool) and before[name] == now[name])
+            for name in now
+        )
+    )
