@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from feedline.datasets.fetching import read_pool
 from feedline.datasets.fetching.read_pool import ReadPool
 
 DEADLINE = 60.0
@@ -71,6 +72,38 @@ def test_as_many_jobs_as_threads_run_at_once() -> None:
         pool.close()
 
     run(main())
+
+
+def test_a_job_that_hangs_does_not_keep_the_others_waiting() -> None:
+    gate = threading.Event()
+
+    async def main() -> None:
+        pool = ReadPool(2)
+        for _ in range(20):
+            await pool.run(lambda: None)  # short jobs: one thread does them
+        stuck = asyncio.create_task(pool.run(lambda: gate.wait(DEADLINE)))
+        others = await asyncio.gather(*(pool.run(lambda number=number: number) for number in range(100)))
+        assert others == list(range(100))
+        gate.set()
+        await stuck
+        pool.close()
+
+    run(main())
+
+
+def test_short_jobs_are_done_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What is short is told by the clock, which a busy machine stops at will: here everything is.
+    monkeypatch.setattr(read_pool, "_LONG_SECONDS", DEADLINE)
+    monkeypatch.setattr(read_pool, "_CHECK_SECONDS", DEADLINE)
+    seen: set[int] = set()
+
+    async def main() -> None:
+        pool = ReadPool(8)
+        await asyncio.gather(*(pool.run(lambda: seen.add(threading.get_ident())) for _ in range(200)))
+        pool.close()
+
+    run(main())
+    assert len(seen) == 1
 
 
 def test_a_job_that_nobody_waits_for_is_not_begun() -> None:

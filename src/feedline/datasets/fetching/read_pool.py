@@ -3,6 +3,10 @@
 A job goes into a deque that all threads of the pool take from; a thread sleeps only when it is empty. Results go into
 another deque, and the event loop is woken only if it has not been since it last looked: so when jobs are short, many
 results come with one wake-up.
+
+How many threads work depends on the jobs. Short ones (files in the page cache) are done by one thread: more would only
+take the GIL from each other. As soon as a job takes longer than half a millisecond (a disk, a network), or one hangs
+while others wait, every waiting job gets a thread of its own, up to the limit.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -19,6 +24,9 @@ T = TypeVar("T")
 
 # Without work a thread ends: nothing of a pool that nobody closed stays for longer.
 _IDLE_SECONDS = 1.0
+# Longer than a read from the page cache, shorter than one from a disk.
+_LONG_SECONDS = 0.0005
+_CHECK_SECONDS = 0.002
 
 
 class ReadPool:
@@ -40,6 +48,9 @@ class ReadPool:
         self._threads = 0  # that count towards the limit
         self._idle = 0  # that wait for work, less those already woken
         self._delivery_due = False
+        self._jobs_are_long = False
+        self._finished = 0
+        self._check_due = False
         self._closed = False
 
     async def run(self, function: Callable[[], T], timeout: float | None = None) -> T:
@@ -52,7 +63,7 @@ class ReadPool:
         loop = asyncio.get_running_loop()
         job = _Job(function, loop, loop.create_future(), timeout)
         self._jobs.append(job)
-        self._wake_thread()
+        self._wake_for(loop)
         try:
             result: T = await job.future
             return result
@@ -69,6 +80,28 @@ class ReadPool:
             self._idle = 0
         for _ in range(waiting):
             self._work.release()
+
+    def _wake_for(self, loop: asyncio.AbstractEventLoop) -> None:
+        """See to it that the jobs that wait are done: at once if they may be long, else by whoever is at work."""
+        with self._lock:
+            # A thread that is about to sleep either sees the job before, or is counted as idle here.
+            nobody_at_work = self._threads == self._idle
+        if nobody_at_work or self._jobs_are_long:
+            self._wake_thread()
+        elif not self._check_due:
+            self._check_due = True
+            loop.call_later(_CHECK_SECONDS, self._check, loop, self._finished)
+
+    def _check(self, loop: asyncio.AbstractEventLoop, finished: int) -> None:
+        """Look whether jobs turned out long, or none was finished since `finished` of them were; if so, wake more."""
+        self._check_due = False
+        waiting = len(self._jobs)
+        if self._jobs_are_long or self._finished == finished:
+            self._jobs_are_long = True
+            for _ in range(waiting):
+                self._wake_thread()
+        elif waiting:
+            self._wake_for(loop)
 
     def _wake_thread(self) -> None:
         with self._lock:
@@ -125,14 +158,18 @@ class ReadPool:
         """Do a job; return False if it was given up meanwhile, and this thread replaced."""
         if job.timeout is not None:
             job.loop.call_soon_threadsafe(self._start_clock, job)
+        start = time.perf_counter()
         try:
             result, error = job.function(), None
         except BaseException as raised:
             result, error = None, raised
+        long = time.perf_counter() - start > _LONG_SECONDS
         with self._lock:
             if job.abandoned:
                 return False
             job.finished = True
+            self._finished += 1
+            self._jobs_are_long = long
             wake = not self._delivery_due
             self._delivery_due = True
             self._done.append((job, result, error))
