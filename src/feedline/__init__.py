@@ -1,7 +1,7 @@
 """Feedline feeds training loops: it fetches items, orders, prepares and batches them, and resumes exactly."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+import typing
 
 from feedline.collate.default import default_collate
 from feedline.collate.padded import padded_collate
@@ -44,7 +44,7 @@ from feedline.samplers.weighted import WeightedSampler
 from feedline.transforms.compose import Compose, Identity
 from feedline.transforms.protocol import ItemContext, Transform
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from feedline.datasets.fetching.columns import Column
     from feedline.datasets.fetching.retry import Retry
     from feedline.datasets.files import FileDataset
@@ -118,7 +118,7 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     if name not in _LATER:
         raise AttributeError(f"module 'feedline' has no attribute {name!r}")
     value = getattr(importlib.import_module(_LATER[name]), name)
