@@ -54,7 +54,9 @@ def test_a_batch_is_computed_again_when_its_worker_dies(times, tmp_path):
 
 def test_batches_behind_a_dying_one_lose_no_tries(tmp_path):
     # One worker has everything, and each of its batches would be lost at the third death.
-    with processes(Dying(tmp_path, "_exit", where=0), num_workers=1, batch_size=1, prefetch_depth=6) as loader:
+    with processes(
+        Dying(tmp_path, "_exit", where=0), num_workers=1, batch_size=1, prefetch_depth=6
+    ) as loader:
         iterator = iter(loader)
         with pytest.raises(WorkerDied):
             next(iterator)
@@ -105,7 +107,9 @@ def test_workers_that_can_not_start_are_an_error():
 
 
 def test_without_a_process_that_workers_come_from_every_batch_is_an_error(monkeypatch, capfd):
-    monkeypatch.setattr("feedline.loader.execution.template_process.bootstrap", lambda *_: "raise LookupError('no way')")
+    monkeypatch.setattr(
+        "feedline.loader.execution.template_process.bootstrap", lambda *_: "raise LookupError('no way')"
+    )
     with processes(Numbers(), batch_size=20) as loader:
         iterator = iter(loader)
         for _ in range(2):
@@ -144,7 +148,10 @@ def test_what_can_not_be_pickled_is_named_at_the_first_batch():
             with pytest.raises(TypeError) as caught:
                 next(iterator)
             assert "dataset.inner['handles'][1]: cannot pickle '_thread.lock' object" in str(caught.value)
-    assert [batch.tolist() for batch in DataLoader(Unpicklable(), batch_size=2, num_workers=1)] == [[0, 1], [2, 3]]
+    assert [batch.tolist() for batch in DataLoader(Unpicklable(), batch_size=2, num_workers=1)] == [
+        [0, 1],
+        [2, 3],
+    ]
     lock = threading.Lock()
     with processes(Numbers(), transform=lambda item: (item, lock)) as loader:
         with pytest.raises(TypeError, match=r"transform \(its variable 'lock'\): cannot pickle"):

@@ -69,7 +69,9 @@ def test_batches_and_their_randomness_are_those_of_the_calling_thread(kind, item
 def test_whole_batches_are_gathered_in_the_workers():
     x, y = np.arange(400_000.0).reshape(10_000, 40), np.arange(10_000)
     with processes(ArrayDataset(x, y), batch_size=600, shuffle=True) as loader:
-        for ours, theirs in zip(loader, DataLoader(ArrayDataset(x, y), batch_size=600, shuffle=True), strict=True):
+        for ours, theirs in zip(
+            loader, DataLoader(ArrayDataset(x, y), batch_size=600, shuffle=True), strict=True
+        ):
             assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(ours, theirs))
 
 
@@ -112,8 +114,18 @@ def test_errors_travel_as_themselves_or_are_told(name):
     # The worker's traceback ends the chain, on lines of its own.
     assert "process_datasets.py" in str(chain[-1])
     assert "\n" in str(chain[-1])
-    assert any("item 7 (row 3 of batch 1, epoch 0)" in note and "worker process" in note for note in error.__notes__)
-    if name in ("HTTPError", "KeywordOnly", "HoldsLock", "Local", "RaisesOnLoad", "SystemExit", "KeyboardInterrupt"):
+    assert any(
+        "item 7 (row 3 of batch 1, epoch 0)" in note and "worker process" in note for note in error.__notes__
+    )
+    if name in (
+        "HTTPError",
+        "KeywordOnly",
+        "HoldsLock",
+        "Local",
+        "RaisesOnLoad",
+        "SystemExit",
+        "KeyboardInterrupt",
+    ):
         assert type(error) is WorkerError
         assert error.type_name.endswith(type(original).__name__)
         assert error.index == 7
@@ -130,7 +142,10 @@ def test_errors_keep_their_attributes_and_causes():
     with processes(Raising("Detailed"), batch_size=12) as loader, pytest.raises(Detailed) as caught:
         next(iter(loader))
     assert caught.value.detail == {"why": [1, 2]}
-    with processes(Raising("chained"), batch_size=12) as loader, pytest.raises(ValueError, match="second") as chained:
+    with (
+        processes(Raising("chained"), batch_size=12) as loader,
+        pytest.raises(ValueError, match="second") as chained,
+    ):
         next(iter(loader))
     assert isinstance(chained.value.__cause__, KeyError)
 
@@ -276,7 +291,9 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 assert [batch.tolist() for batch in iterator] == [[3, 4, 5], [6, 7, 8], [9, 10, 11]]
 print("good")
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=environment())
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=environment()
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "good\n", "")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 
-from feedline.loader.execution.shared_memory import anonymous_file
+from feedline.loader.execution.shared_memory import anonymous_file, map_file
 
 __all__ = ["ControlPage"]
 
@@ -32,7 +32,7 @@ class ControlPage:
         self.descriptor: int | None = None
         if descriptor is None:
             self.descriptor = descriptor = anonymous_file(_PAGE)
-        self._words = memoryview(mmap.mmap(descriptor, _PAGE)).cast("Q")
+        self._words = memoryview(map_file(descriptor, _PAGE)).cast("B").cast("Q")
         if self.descriptor is None:
             os.close(descriptor)
 

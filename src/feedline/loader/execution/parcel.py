@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import mmap
 import os
 import pickle
 from typing import Any
@@ -19,7 +18,7 @@ from feedline.datasets.protocol import is_stream
 from feedline.loader.batch import BatchLoader
 from feedline.loader.execution.culprit import describe_unpicklable
 from feedline.loader.execution.handoff import OUT_OF_BAND_BYTES, dump_out
-from feedline.loader.execution.shared_memory import ALIGNMENT_BYTES, anonymous_file
+from feedline.loader.execution.shared_memory import ALIGNMENT_BYTES, anonymous_file, map_file
 
 __all__ = ["Parcel", "load_parcel", "pack_loader"]
 
@@ -147,7 +146,7 @@ def load_parcel(parcel: Parcel) -> BatchLoader:
     else:
         size = max(offset + length for offset, length in parcel.layout)
         # A mapping begins at a page, so buffers lie at multiples of ALIGNMENT_BYTES.
-        whole = memoryview(mmap.mmap(parcel.descriptor, max(size, 1), access=mmap.ACCESS_COPY))
+        whole = memoryview(map_file(parcel.descriptor, max(size, 1), private=True)).cast("B")
         views = [whole[offset : offset + length] for offset, length in parcel.layout]
     load: BatchLoader = pickle.loads(views[0], buffers=views[1:])
     if load.take is not None:

@@ -20,8 +20,11 @@ Note [blocks]
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import mmap
 import os
+import sys
 import tempfile
 import threading
 import weakref
@@ -30,7 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ALIGNMENT_BYTES", "Block", "WorkerMemory", "anonymous_file", "forks_begun"]
+__all__ = ["ALIGNMENT_BYTES", "Block", "WorkerMemory", "anonymous_file", "forks_begun", "map_file"]
 
 ALIGNMENT_BYTES = 64
 #: Smaller results go through the pipe.
@@ -81,6 +84,41 @@ def anonymous_file(size: int) -> int:
     return descriptor
 
 
+def map_file(descriptor: int, size: int, *, private: bool = False) -> Any:
+    """Return `size` writable bytes of a file as an object with a buffer; the descriptor may be closed afterwards.
+
+    `private` memory is copied when it is written to. It is unmapped with the last view of it.
+
+    Raises:
+        OSError: there is no room in the address space, or the process has too many mappings.
+    """
+    if sys.version_info >= (3, 13):
+        access = mmap.ACCESS_COPY if private else mmap.ACCESS_WRITE
+        return mmap.mmap(descriptor, size, access=access, trackfd=False)
+    # Before 3.13 a mapping of the standard library keeps a copy of the descriptor, for resizing: a hundred batches
+    # would be a hundred descriptors.
+    libc = _libc()
+    flags = mmap.MAP_PRIVATE if private else mmap.MAP_SHARED
+    address = libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0)
+    if address is None or address == ctypes.c_void_p(-1).value:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    memory = (ctypes.c_ubyte * size).from_address(address)
+    weakref.finalize(memory, libc.munmap, address, size).atexit = False
+    return memory
+
+
+@functools.cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    offset = ctypes.c_int64 if sys.maxsize > 1 << 32 else ctypes.c_long
+    numbers = [ctypes.c_int, ctypes.c_int, ctypes.c_int]
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *numbers, offset]
+    libc.mmap.restype = ctypes.c_void_p
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return libc
+
+
 class _Mapped(np.ndarray[Any, Any]):
     """The bytes of a block."""
 
@@ -106,7 +144,7 @@ class Block:
     __slots__ = ("_loan", "_memory", "address", "capacity", "number", "sent")
 
     def __init__(self, number: int, descriptor: int, capacity: int) -> None:
-        mapping = mmap.mmap(descriptor, capacity)
+        mapping = map_file(descriptor, capacity)
         self._memory: _Mapped = _new_array(_Mapped, capacity, _BYTE, mapping)
         self._loan: weakref.ref[_Loan] | None = None
         self.number = number
