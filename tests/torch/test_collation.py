@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="needs torch: scripts/test --all")
 from feedline.collate.buffers import BatchMemory, BufferPool  # noqa: E402
 from feedline.torch.collation import default_collate, default_convert  # noqa: E402
 
-Point = namedtuple("Point", ["x", "y"])  # noqa: PYI024
+Point = namedtuple("Point", ["x", "y"])
 
 
 class Row(dict):
@@ -78,7 +78,11 @@ ITEMS = {
     "one item": [(np.ones(3), 1)],
     **{f"arrays of {dtype}": arrays(dtype) for dtype in DTYPES},
     # torch itself can not join scalars of uint64.
-    **{f"scalars of {dtype}": [np.dtype(dtype).type(i) for i in (0, 1, 1)] for dtype in DTYPES if dtype != "uint64"},
+    **{
+        f"scalars of {dtype}": [np.dtype(dtype).type(i) for i in (0, 1, 1)]
+        for dtype in DTYPES
+        if dtype != "uint64"
+    },
     **{f"tensors of {dtype}": list(map(torch.from_numpy, arrays(dtype))) for dtype in DTYPES},
 }
 

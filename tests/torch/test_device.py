@@ -17,7 +17,7 @@ from feedline.errors import OptionError  # noqa: E402
 from feedline.torch import DataLoader, to_device  # noqa: E402
 from feedline.torch.device import CopyLane, DeviceLoader  # noqa: E402
 
-Pair = namedtuple("Pair", ["x", "y"])  # noqa: PYI024
+Pair = namedtuple("Pair", ["x", "y"])
 
 
 def numbers(n: int = 10, **options) -> DataLoader:
@@ -50,7 +50,9 @@ def test_structure_and_types_are_kept() -> None:
         side: object
         name: str
 
-    batch = Row(a=Pair(torch.ones(2), "text"), b=[np.zeros(2), None], c=Box(torch.tensor(3), "n"), d=np.array(["s"]))
+    batch = Row(
+        a=Pair(torch.ones(2), "text"), b=[np.zeros(2), None], c=Box(torch.tensor(3), "n"), d=np.array(["s"])
+    )
     moved = next(iter(to_device([batch], "cpu")))
     assert type(moved) is Row
     assert type(moved["a"]) is Pair
@@ -130,7 +132,7 @@ def test_lengths_epochs_and_attributes_are_the_loaders() -> None:
     assert loader.epoch == 5
     assert loader.batch_size == 3
     with pytest.raises(AttributeError):
-        loader.nonsense  # noqa: B018
+        loader.nonsense
     iterator.close()
 
 
@@ -205,7 +207,7 @@ class FakeCuda:
         self.log = log
         log.events = []
 
-    def Stream(self, device) -> FakeStream:  # noqa: N802
+    def Stream(self, device) -> FakeStream:
         return FakeStream(self.log, "side")
 
     def current_stream(self, device) -> FakeStream:

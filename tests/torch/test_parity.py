@@ -13,7 +13,7 @@ from torch.utils import data  # noqa: E402
 
 from feedline.torch import DataLoader  # noqa: E402
 
-Pair = namedtuple("Pair", ["x", "y"])  # noqa: PYI024
+Pair = namedtuple("Pair", ["x", "y"])
 
 
 class Items(data.Dataset):
@@ -28,9 +28,11 @@ class Items(data.Dataset):
 
     def __getitem__(self, index):
         if isinstance(index, (list, slice)):
-            return [self.make(i) for i in range(self.count)[index]] if isinstance(index, slice) else [
-                self.make(i) for i in index
-            ]
+            return (
+                [self.make(i) for i in range(self.count)[index]]
+                if isinstance(index, slice)
+                else [self.make(i) for i in index]
+            )
         return self.make(index)
 
 
@@ -81,7 +83,11 @@ def same(one, other) -> bool:
     if isinstance(other, torch.Tensor):
         return type(one) is type(other) and one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(other, dict):
-        return type(one) is type(other) and list(one) == list(other) and all(same(one[k], other[k]) for k in other)
+        return (
+            type(one) is type(other)
+            and list(one) == list(other)
+            and all(same(one[k], other[k]) for k in other)
+        )
     if isinstance(other, (list, tuple)):
         return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
     return type(one) is type(other) and one == other
@@ -92,7 +98,8 @@ def check_equal(make_dataset, epochs: int = 2, **options) -> None:
 
     def arguments(dataset) -> dict:
         return {
-            name: value(dataset) if getattr(value, "makes", False) else value for name, value in options.items()
+            name: value(dataset) if getattr(value, "makes", False) else value
+            for name, value in options.items()
         }
 
     theirs_data, ours_data = make_dataset(), make_dataset()
@@ -158,14 +165,16 @@ SAMPLERS = {
     "a tensor": torch.tensor([5, 2, 0]),
     "sequential": made(data.SequentialSampler),
     "random": made(data.RandomSampler, draws_globally=True),
-    "random, with a generator": made(lambda d: data.RandomSampler(d, generator=torch.Generator().manual_seed(1))),
+    "random, with a generator": made(
+        lambda d: data.RandomSampler(d, generator=torch.Generator().manual_seed(1))
+    ),
     "random, with replacement": made(
-        lambda d: data.RandomSampler(d, replacement=True, num_samples=40, generator=torch.Generator().manual_seed(1))
+        lambda d: data.RandomSampler(
+            d, replacement=True, num_samples=40, generator=torch.Generator().manual_seed(1)
+        )
     ),
     "random, more than there are": made(lambda d: data.RandomSampler(d, num_samples=20), draws_globally=True),
-    "weighted": made(
-        lambda d: data.WeightedRandomSampler([1.0, 5.0, 2.0], 9), draws_globally=True
-    ),
+    "weighted": made(lambda d: data.WeightedRandomSampler([1.0, 5.0, 2.0], 9), draws_globally=True),
     "weighted, with a generator": made(
         lambda d: data.WeightedRandomSampler([1.0, 5.0, 2.0], 9, generator=torch.Generator().manual_seed(1))
     ),
@@ -194,7 +203,9 @@ BATCH_SAMPLERS = {
     "arrays": [np.array([0, 2]), np.array([1, 3])],
     "torch's": made(lambda d: data.BatchSampler(data.SequentialSampler(d), 4, False)),
     "torch's, random": made(
-        lambda d: data.BatchSampler(data.RandomSampler(d, generator=torch.Generator().manual_seed(2)), 4, True)
+        lambda d: data.BatchSampler(
+            data.RandomSampler(d, generator=torch.Generator().manual_seed(2)), 4, True
+        )
     ),
 }
 

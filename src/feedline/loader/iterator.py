@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,18 @@ class Pace:
     in_order: bool
 
 
+class MakesStates(Protocol):
+    """Makes states of positions."""
+
+    def __call__(self, progress: Progress) -> dict[str, Any]:
+        """Return the state as it is now."""
+        ...
+
+    def bookmark(self, progress: Progress) -> Callable[[], dict[str, Any]]:
+        """Return what gives the state as it is now, later."""
+        ...
+
+
 class DataLoaderIterator:
     """The batches of one epoch, from where it was started.
 
@@ -67,7 +79,7 @@ class DataLoaderIterator:
         pace: Pace,
         *,
         on_received: Callable[[Outcome, int], None],
-        make_state: Any,
+        make_state: MakesStates,
         hint: Callable[[Any], None] | None,
         fill_source: Any,
         expected: int | None,
@@ -365,8 +377,7 @@ class DataLoaderIterator:
 
         Costs a microsecond or two; the state itself is made when it is asked for.
         """
-        bookmark: Callable[[], dict[str, Any]] = self._make_state.bookmark(self._progress)
-        return bookmark
+        return self._make_state.bookmark(self._progress)
 
     def __len__(self) -> int:
         """Return how many batches are left, batches that will raise included."""

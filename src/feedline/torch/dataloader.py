@@ -23,6 +23,7 @@ from feedline.loader.options import LoaderOptions
 from feedline.loader.plan import Plan
 from feedline.loader.progress import Position
 from feedline.loader.source import Source
+from feedline.samplers.protocol import Order
 from feedline.samplers.random import RandomSampler as FeedlineRandomSampler
 from feedline.samplers.sequential import SequentialSampler as FeedlineSequentialSampler
 from feedline.torch.arguments import check_arguments, check_context, prefetch_depth_of, seconds_of
@@ -187,10 +188,8 @@ class DataLoader(feedline.DataLoader):
         if self.sampler is None:
             if isinstance(self._template, TorchSource) and self._ordered is not None:
                 self.sampler = self._ordered
-            elif options.shuffle:
-                self.sampler = EpochSampler(self, FeedlineRandomSampler(self._entropy))
             else:
-                self.sampler = EpochSampler(self, FeedlineSequentialSampler())
+                self.sampler = EpochSampler(self)
         if self.batch_sampler is None and options.batch_size is not None:
             self.batch_sampler = BatchSampler(self.sampler, options.batch_size, options.drop_last)
 
@@ -230,11 +229,24 @@ class DataLoader(feedline.DataLoader):
         load = TorchBatchLoader(base.items, collate, single_items=base.single_items, whole=False)
         if self._collates_by_default and base.items.transform is None and not base.single_items:
             load.take = load.find_take()
-        seed = self._entropy if options.seed is None else options.seed
-        assert seed is not None
+        seed = self._present_seed()
         key = int.from_bytes(derive_key("torch base seed", seed, 0, size=8), "little")
         load.setup = WorkerSetup(options.num_workers, key >> 1, self.worker_init_fn)
         self._batches = load
+
+    def _present_seed(self) -> int:
+        seed = self._entropy if self.options.seed is None else self.options.seed
+        assert seed is not None
+        return seed
+
+    def _own_order(self) -> Order:
+        """Return the order of the next epoch, where it is feedline's own."""
+        kind = (
+            FeedlineRandomSampler(self._present_seed())
+            if self.options.shuffle
+            else FeedlineSequentialSampler()
+        )
+        return kind.order(len(self.dataset), self.epoch)
 
     def _group_size(self) -> int:
         take, size = self._batches.take, self.options.batch_size
@@ -286,7 +298,13 @@ class DataLoader(feedline.DataLoader):
         progress, plan, session, *rest = parts
         limited: Session = session if self._patience is None else WaitLimit(session, self._patience)
         return TorchIterator(
-            self._delivery() or _unchanged, lambda: self._told_batches, progress, plan, limited, *rest, **options
+            self._delivery() or _unchanged,
+            lambda: self._told_batches,
+            progress,
+            plan,
+            limited,
+            *rest,
+            **options,
         )
 
     def __len__(self) -> int:

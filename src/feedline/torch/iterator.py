@@ -62,7 +62,11 @@ class TorchIterator(DeliveringIterator):
     """
 
     def __init__(
-        self, deliver: Callable[[Any], Any], told_length: Callable[[], int | None], *parts: Any, **options: Any
+        self,
+        deliver: Callable[[Any], Any],
+        told_length: Callable[[], int | None],
+        *parts: Any,
+        **options: Any,
     ) -> None:
         super().__init__(deliver, *parts, **options)
         self._told_length = told_length

@@ -103,7 +103,9 @@ class TorchSource(IterableSource):
         """Raise a `StateError` if `stream` does not fit the generators."""
         if stream is None:
             if self.generators:
-                raise StateError("the state has no states of generators, on which this loader's order depends")
+                raise StateError(
+                    "the state has no states of generators, on which this loader's order depends"
+                )
             return
         _decoded(stream["state"], self.generators)
 
@@ -174,9 +176,15 @@ class _TorchPlan(IterablePlan):
             self._spare = []
         super()._draw()
         walk = self._walk
-        if walk is not None and self._whole is not None and walk.drawn >= self._whole:
+        # What is needed for one batch more.
+        least = self._size if self._drop_last and self._size is not None else 1
+        if walk is not None and self._whole is not None and self._whole - walk.drawn < least:
             # Exhaust it with the last batch: what it draws then must not depend on whether anybody asks again.
-            walk.draw(self._spare, 1)
+            walk.draw(self._spare, least)
+            if len(self._spare) < least:
+                self._spare = []
+                self._total = self._units + len(self._values)
+                self._walk = None
 
     def _task(self, values: Any, start: int) -> Task:
         if self._single:
