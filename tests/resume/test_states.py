@@ -376,5 +376,5 @@ def test_a_stream_speaks_of_its_kind_and_its_length() -> None:
 
     assert DataLoader(Endless()).state_dict()["fingerprint"]["dataset"].keys() == {"kind"}
     assert DataLoader(SeekableStream(5)).state_dict()["fingerprint"]["dataset"]["length"] == 5
-    with pytest.raises(StateError, match="dataset.length"):
+    with pytest.raises(StateError, match=r"dataset\.length"):
         DataLoader(SeekableStream(6)).load_state_dict(DataLoader(SeekableStream(5)).state_dict())

@@ -226,6 +226,8 @@ class BatchLoader:
             failures.sort(key=itemgetter(0))
             outcome.failures = tuple(failure for _, failure, _ in failures)
             outcome.cause = failures[-1][2]
+            # An error's traceback has frames that know this list: emptied, nothing keeps the error but its outcome.
+            failures.clear()
         return outcome
 
     def _fill(

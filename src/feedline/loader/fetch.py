@@ -41,7 +41,13 @@ class Raised:
     __slots__ = ("error",)
 
     def __init__(self, error: BaseException) -> None:
-        self.error = error
+        self.error: BaseException | None = error
+
+    def taken(self) -> BaseException:
+        """Return the error, and keep it no longer: its traceback will have frames that know this object."""
+        error, self.error = self.error, None
+        assert error is not None
+        return error
 
 
 class Rows(NamedTuple):
@@ -286,7 +292,7 @@ class _Batch:
                         if position == 0:
                             refuse_awaitable([item], loader.dataset)
                     elif type(item) is Raised:
-                        raise item.error
+                        raise item.taken()
                     if transform is not None:
                         start, place = perf_counter(), 0
                         if with_context:
@@ -363,7 +369,7 @@ class _Batch:
         if fetched is not None:
             item = fetched(position)
             if type(item) is Raised:
-                raise item.error
+                raise item.taken()
         elif self.run.fetch is not None:
             item = self.run.fetch(index)
         else:

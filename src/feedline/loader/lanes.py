@@ -5,6 +5,7 @@ Both borrow daemon threads from a pool that grows as it is used and that belongs
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
 from collections.abc import Callable
@@ -44,7 +45,11 @@ def _serve(queue: SimpleQueue[_Call | None], idle: threading.Semaphore) -> None:
     while True:
         call = queue.get()
         if call is _STOP:
-            return
+            # One ends all, and nobody goes before what is queued is done.
+            queue.put(_STOP)
+            if queue.qsize() <= 1:
+                return
+            continue
         call.run()
         del call
         idle.release()
@@ -61,23 +66,23 @@ class Lanes:
         self._name = name
         self._queue: SimpleQueue[_Call | None] = SimpleQueue()
         self._idle = threading.Semaphore(0)
-        self._threads: list[threading.Thread] = []
-        self._finalizer = weakref.finalize(self, _stop, self._queue, self._threads)
+        self._numbers = itertools.count()
+        self._finalizer = weakref.finalize(self, self._queue.put, _STOP)
 
     def start(self, function: Callable[[], Any]) -> _Call:
         """Run `function` on a lane of its own, now."""
         call = _Call(function)
         if not self._idle.acquire(blocking=False):
-            thread = threading.Thread(
-                target=_serve,
-                args=(self._queue, self._idle),
-                name=f"{self._name}-{len(self._threads)}",
-                daemon=True,
-            )
-            self._threads.append(thread)
-            thread.start()
+            self._start_one()
         self._queue.put(call)
+        if not self._finalizer.alive:
+            # Closed while a worker is still at its last item; those that would serve it may be gone.
+            self._start_one()
         return call
+
+    def _start_one(self) -> None:
+        name = f"{self._name}-{next(self._numbers)}"
+        threading.Thread(target=_serve, args=(self._queue, self._idle), name=name, daemon=True).start()
 
     def limited(self, function: Callable[[], T], seconds: float, what: str) -> T:
         """Return `function()`, run on a lane; `what` is named in the message.
@@ -103,6 +108,7 @@ class Lanes:
         try:
             calls = [self.start(job.run) for _ in range(min(width, count) - 1)]
             job.run()
+            # Till they are idle again, or the next batch would have more threads started.
             for call in calls:
                 call.done.wait()
         finally:
@@ -117,11 +123,6 @@ class Lanes:
         self._finalizer()
 
 
-def _stop(queue: SimpleQueue[_Call | None], threads: list[threading.Thread]) -> None:
-    for _ in threads:
-        queue.put(_STOP)
-
-
 class _Job:
     """Positions that several lanes take in turn, lowest first."""
 
@@ -134,6 +135,7 @@ class _Job:
         self.errors: dict[int, BaseException] = {}
 
     def run(self) -> None:
+        """Take positions until none is left."""
         while True:
             with self._lock:
                 position = self._next
@@ -150,5 +152,6 @@ class _Job:
                     self._count = 0
 
     def stop(self) -> None:
+        """Start no further position."""
         with self._lock:
             self._count = 0

@@ -354,6 +354,7 @@ class StreamSession:
     def __init__(self, inner: Session, plan: StreamPlan) -> None:
         self._inner = inner
         self._requests: SimpleQueue[int | None] = SimpleQueue()
+        self._claim = threading.Lock()
         self._thread: threading.Thread | None = None
         self._plan = plan
         self.outcomes: Window[Outcome] = inner.outcomes
@@ -363,14 +364,16 @@ class StreamSession:
     def submit(self, task: Task) -> None:
         """Have batch `task.number` read and loaded."""
         if self._thread is None:
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=_read,
-                args=(self._plan, self._inner, self._requests),
+                args=(self._plan, self._inner, self._requests, self._claim),
                 name="feedline-reader",
                 daemon=True,
             )
-            self._thread.start()
-            _readers[self._thread] = self._requests
+            thread.start()
+            # A Ctrl-C before this line has another one started, which ends at once.
+            self._thread = thread
+            _readers[thread] = self._requests
         self._requests.put(task.number)
 
     def wait(self, seconds: float | None = None) -> None:
@@ -383,7 +386,7 @@ class StreamSession:
 
     def cancel(self) -> None:
         """Stop reading after the item in hand."""
-        self._finalizer()
+        _stop(self._requests, self._inner)
 
 
 def _stop(requests: SimpleQueue[int | None], inner: Session) -> None:
@@ -391,7 +394,9 @@ def _stop(requests: SimpleQueue[int | None], inner: Session) -> None:
     requests.put(None)
 
 
-def _read(plan: StreamPlan, inner: Session, requests: SimpleQueue[int | None]) -> None:
+def _read(plan: StreamPlan, inner: Session, requests: SimpleQueue[int | None], claim: threading.Lock) -> None:
+    if not claim.acquire(blocking=False):
+        return
     while True:
         number = requests.get()
         if number is None:

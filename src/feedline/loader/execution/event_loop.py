@@ -43,6 +43,7 @@ class LoopThread:
         self._make_feeder = make_feeder
         self._lock = threading.Lock()
         self._generation = forks.generation()
+        self._claim = threading.Lock()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -55,16 +56,21 @@ class LoopThread:
         if self.loop is None or self._thread is None:
             with self._lock:
                 if self._thread is None:
-                    thread = threading.Thread(target=self._run, name="feedline-event-loop", daemon=True)
-                    thread.start()
-                    self._thread = thread
-                    _threads.add(thread)
-                    _loops.add(self)
+                    threading.Thread(target=self._run, name="feedline-event-loop", daemon=True).start()
             self._ready.wait()
         assert self.loop is not None
         return self.loop
 
     def _run(self) -> None:
+        # A Ctrl-C may have cut off the start, so that it was made twice: the first one is the loop's thread.
+        if not self._claim.acquire(blocking=False):
+            return
+        with self._lock:
+            if self._ended:
+                return
+            self._thread = threading.current_thread()
+        _threads.add(self._thread)
+        _loops.add(self)
         with asyncio.Runner() as runner:
             runner.run(self._live())
 
@@ -199,7 +205,7 @@ class EventLoopSession:
 
     def cancel(self) -> None:
         """Cancel every fetch in flight; the loop awaits the cancellations."""
-        self._finalizer()
+        _cancel(self._thread, self._line)
 
 
 def _cancel(thread: LoopThread, line: Line) -> None:

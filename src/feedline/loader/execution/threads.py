@@ -73,6 +73,8 @@ def _work(shared: _Shared, name: str) -> None:
     while True:
         entry = queue.get()
         if entry is None or shared.closed:
+            # One token ends all, however many there are: a Ctrl-C may have cut off that one of them was counted.
+            queue.put(None)
             return
         line, task = entry
         if not line.cancelled:
@@ -101,7 +103,7 @@ class ThreadsExecutor:
         self._shared = _Shared(load, fetch)
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
-        self._finalizer = weakref.finalize(self, _end, self._shared, self._threads)
+        self._finalizer = weakref.finalize(self, _end, self._shared)
 
     def session(self, in_order: bool, known: Known) -> ThreadsSession:
         """Return a session; no thread is started yet."""
@@ -130,10 +132,9 @@ class ThreadsExecutor:
         self._finalizer()
 
 
-def _end(shared: _Shared, threads: list[threading.Thread]) -> None:
+def _end(shared: _Shared) -> None:
     shared.closed = True
-    for _ in threads:
-        shared.queue.put(None)
+    shared.queue.put(None)
     shared.load.close()
 
 
@@ -160,17 +161,15 @@ class ThreadsSession:
 
     def cancel(self) -> None:
         """Let the workers pass over what is queued."""
-        self._finalizer()
+        self._line.cancel()
 
 
 @atexit.register
 def _leave() -> None:
     for shared in list(_queues):
         shared.closed = True
+        shared.queue.put(None)
     threads = list(_alive)
-    for shared in list(_queues):
-        for _ in threads:
-            shared.queue.put(None)
     deadline = time.monotonic() + EXIT_PATIENCE
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
