@@ -15,7 +15,7 @@ Note [lifetimes]
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -24,8 +24,9 @@ import torch
 
 from feedline.collate.leaves import map_leaves
 from feedline.errors import OptionError
+from feedline.loader.ahead import AheadLoader
 
-__all__ = ["CopyLane", "DeviceIterator", "DeviceLoader", "to_device"]
+__all__ = ["CopyLane", "DeviceLoader", "PlainLane", "to_device"]
 
 
 def to_device(loader: Any, device: Any, *, ahead: int = 1) -> DeviceLoader:
@@ -54,10 +55,6 @@ def to_device(loader: Any, device: Any, *, ahead: int = 1) -> DeviceLoader:
     >>> [x for x, in loader]
     [tensor([0, 1]), tensor([2])]
     """
-    if isinstance(ahead, bool) or not isinstance(ahead, int):
-        raise TypeError(f"ahead must be an int, not {ahead!r}")
-    if ahead < 0:
-        raise OptionError(f"ahead must be at least 0, not {ahead}")
     try:
         found = torch.device(device)
     except (RuntimeError, TypeError) as error:
@@ -172,171 +169,75 @@ def _moved(leaf: Any, device: Any) -> Any:
         return leaf.to(device)
 
 
-class DeviceLoader:
+class DeviceLoader(AheadLoader):
     """A loader whose batches are on a device; see `to_device`."""
 
     def __init__(
         self, loader: Any, device: Any, ahead: int, make_lane: Callable[[Any], Lane] | None = None
     ) -> None:
-        self.loader = loader
+        super().__init__(loader, ahead)
         self.device = device
-        self.ahead = ahead
-        self._make_lane = make_lane or (CopyLane if device.type == "cuda" else PlainLane)
-        self._newest: DeviceIterator | None = None
+        self._make_lane: Callable[[Any], Lane] = make_lane or (
+            CopyLane if device.type == "cuda" else PlainLane
+        )
 
-    def __iter__(self) -> DeviceIterator:
-        """Start the loader's next epoch, or go on where a loaded state stands."""
-        self._newest = DeviceIterator(iter(self.loader), self._make_lane(self.device), self.ahead)
-        return self._newest
-
-    def __len__(self) -> int:
-        """Return the number of batches in an epoch."""
-        return len(self.loader)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position behind the last batch that was received from the newest iterator here."""
-        if self._newest is not None:
-            return self._newest.state_dict()
-        state: dict[str, Any] = self.loader.state_dict()
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next `iter()` go on where `state` stands."""
-        self.loader.load_state_dict(state)
-        self._newest = None
-
-    def set_epoch(self, epoch: int) -> None:
-        """Let the next `iter()` run `epoch`."""
-        self.loader.set_epoch(epoch)
-        self._newest = None
-
-    def __getattr__(self, name: str) -> Any:
-        """Return the loader's attribute."""
-        if name.startswith("__") or name == "loader":
-            raise AttributeError(name)
-        return getattr(self.loader, name)
+    def _begin(self) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        copies = _Copies(self._make_lane(self.device))
+        return copies.start, copies.receive
 
 
-class _Waiting:
-    """A batch that is being copied, or the error in its place."""
+class _Copy:
+    """A batch that is being copied.
 
-    __slots__ = ("batch", "error", "kept", "leaves", "mark", "state")
+    Attributes:
+        batch: as it will be on the device.
+        leaves: its parts there.
+        kept: what they are copied from.
+        mark: behind the copies.
+    """
 
-    def __init__(self, batch: Any, error: Exception | None, state: Callable[[], dict[str, Any]]) -> None:
-        self.batch = batch
-        self.error = error
-        self.state = state
-        self.mark: Any = None
+    __slots__ = ("batch", "kept", "leaves", "mark")
+
+    def __init__(self) -> None:
+        self.batch: Any = None
         self.leaves: list[Any] = []
         self.kept: list[Any] = []
+        self.mark: Any = None
 
 
-class DeviceIterator:
-    """The batches of one epoch on a device. Goes on after an exception; `len()` is the number of batches left."""
+class _Copies:
+    """The copies of one iterator."""
 
-    def __init__(self, inner: Any, lane: Lane, ahead: int) -> None:
-        self._inner = inner
+    def __init__(self, lane: Lane) -> None:
         self._lane = lane
-        self._ahead = ahead
-        self._waiting: deque[_Waiting] = deque()
-        self._copying: deque[tuple[Any, list[Any]]] = deque()
-        self._ended = False
-        self._state = _bookmark(inner)
-        self._last: Callable[[], dict[str, Any]] | None = None
+        self._unfinished: deque[tuple[Any, list[Any]]] = deque()
 
-    def __iter__(self) -> Iterator[Any]:
-        """Return itself."""
-        return self
+    def start(self, batch: Any) -> _Copy:
+        """Begin to copy a batch."""
+        copy = _Copy()
+        with self._lane.beside():
+            copy.batch = map_leaves(lambda leaf: self._start_leaf(leaf, copy), batch, stop=_moves_itself)
+            copy.mark = self._lane.mark()
+        return copy
 
-    def __next__(self) -> Any:
-        """Return the next batch, whose copy the current stream waits for; raise the error that belongs to it."""
-        while not self._ended and len(self._waiting) <= self._ahead and not self._is_cut():
-            self._pull()
-        if not self._waiting:
-            self._state = self._last or self._state
-            raise StopIteration
-        waiting = self._waiting.popleft()
-        self._state = waiting.state
-        if waiting.error is not None:
-            try:
-                raise waiting.error
-            finally:
-                del waiting  # the error's traceback holds this frame
-        self._lane.receive(waiting.mark, waiting.leaves)
-        self._keep(waiting)
-        return waiting.batch
-
-    def _is_cut(self) -> bool:
-        """Behind an error nothing is pulled before it is received."""
-        return bool(self._waiting) and self._waiting[-1].error is not None
-
-    def _pull(self) -> None:
-        try:
-            batch = next(self._inner)
-        except StopIteration:
-            self._ended = True
-            self._last = _bookmark(self._inner)
-            return
-        except Exception as error:
-            self._waiting.append(_Waiting(None, error, _bookmark(self._inner)))
-            return
-        waiting = _Waiting(batch, None, _bookmark(self._inner))
-        try:
-            with self._lane.beside():
-                waiting.batch = map_leaves(lambda leaf: self._copy(leaf, waiting), batch, stop=_moves_itself)
-                waiting.mark = self._lane.mark()
-        except Exception as error:
-            waiting.error = error
-        self._waiting.append(waiting)
-
-    def _copy(self, leaf: Any, waiting: _Waiting) -> Any:
+    def _start_leaf(self, leaf: Any, copy: _Copy) -> Any:
         if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc":
             leaf = torch.from_numpy(leaf)
         if not _moves_itself(leaf):
             return leaf
         moved, kept = self._lane.copy(leaf)
-        waiting.leaves.append(moved)
-        waiting.kept.append(kept)
+        copy.leaves.append(moved)
+        copy.kept.append(kept)
         return moved
 
-    def _keep(self, waiting: _Waiting) -> None:
-        """Hold what is copied from until its copies are done."""
-        self._copying.append((waiting.mark, waiting.kept))
-        while self._copying and self._lane.is_done(self._copying[0][0]):
-            self._copying.popleft()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position behind the last batch that was received from this iterator."""
-        return self._state()
-
-    def __len__(self) -> int:
-        """Return how many batches are left, those that were copied ahead included."""
-        return len(self._inner) + len(self._waiting)
-
-    def close(self) -> None:
-        """Drop what is in progress."""
-        self._ended = True
-        self._waiting.clear()
-        close = getattr(self._inner, "close", None)
-        if callable(close):
-            close()
+    def receive(self, copy: _Copy) -> Any:
+        """Return the batch, for which the consumer's stream waits; hold what it is copied from until that is done."""
+        self._lane.receive(copy.mark, copy.leaves)
+        self._unfinished.append((copy.mark, copy.kept))
+        while self._unfinished and self._lane.is_done(self._unfinished[0][0]):
+            self._unfinished.popleft()
+        return copy.batch
 
 
 def _moves_itself(value: Any) -> bool:
     return callable(getattr(value, "to", None))
-
-
-def _bookmark(iterator: Any) -> Callable[[], dict[str, Any]]:
-    """Return what gives the iterator's state as it is now, whenever it is asked."""
-    bookmark = getattr(iterator, "bookmark", None)
-    if callable(bookmark):
-        return bookmark()  # type: ignore[no-any-return]
-    tell = getattr(iterator, "state_dict", None)
-    if not callable(tell):
-        return _no_state
-    state = tell()
-    return lambda: state
-
-
-def _no_state() -> dict[str, Any]:
-    raise TypeError("this loader's iterators have no state_dict()")
