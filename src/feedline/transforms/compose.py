@@ -101,8 +101,10 @@ class Compose(Transform):
         """
         if context is None:
             context = ItemContext(0, 0, 0)
+        final = self._runs[-1][0] if self._runs else 0
         for place, run, with_context in self._runs:
             context.place = place
+            context.last = place == final
             item = run(item, context) if with_context else run(item)
         return item
 

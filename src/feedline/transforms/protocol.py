@@ -46,11 +46,12 @@ class ItemContext:
         epoch: the epoch it is loaded for.
         seed: the loader's seed.
         place: which step of the chain runs, from 0, nested chains flattened.
+        last: no step of the chain comes after it.
 
     Concurrency: belongs to one item and one thread; a new one is made for every item.
     """
 
-    __slots__ = ("_generators", "_memory", "_position", "epoch", "index", "place", "seed")
+    __slots__ = ("_generators", "_memory", "_position", "epoch", "index", "last", "place", "seed")
 
     def __init__(
         self, index: Any, epoch: int, seed: int, memory: RowSource | None = None, position: int = 0
@@ -59,6 +60,7 @@ class ItemContext:
         self.epoch = epoch
         self.seed = seed
         self.place = 0
+        self.last = False
         self._generators: dict[int, np.random.Generator] | None = None
         self._memory = memory
         self._position = position
@@ -97,6 +99,10 @@ class ItemContext:
         if self._memory is None:
             return np.empty(shape, dtype)
         return self._memory.allocate(shape, np.dtype(dtype))
+
+    def result(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return memory for what a step returns: by `allocate` in the last step of a chain, by `temporary` in others."""
+        return self.allocate(shape, dtype) if self.last else self.temporary(shape, dtype)
 
     def __repr__(self) -> str:
         return f"ItemContext(index={self.index!r}, epoch={self.epoch}, seed={self.seed}, place={self.place})"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from feedline.collate.buffers import BatchMemory, BufferPool
 from feedline.errors import OptionError
 from feedline.transforms.compose import Compose
 from feedline.transforms.images.convert import ToChw, ToHwc
@@ -17,6 +18,8 @@ from feedline.transforms.images.flip import (
     Rotate90,
     VerticalFlip,
 )
+from feedline.transforms.images.resize import Resize
+from feedline.transforms.protocol import ItemContext
 from image_samples import EXTREME_SIZES, Scripted, context, noise
 
 TURNS = {
@@ -60,7 +63,7 @@ def test_every_dtype_and_layout_is_turned_alike(step, dtype, channels):
 def test_random_flips_flip_with_their_probability(random, fixed):
     image = noise(4, 5)
     np.testing.assert_array_equal(random(0.3)(image, Scripted(0.29)), fixed(image))
-    np.testing.assert_array_equal(random(0.3)(image, Scripted(0.3)), image)
+    assert random(0.3)(image, Scripted(0.3)) is image
     assert not any(np.array_equal(random(1)(image, context(i)), image) for i in range(20))
     assert all(np.array_equal(random(0)(image, context(i)), image) for i in range(20))
     flipped = sum(not np.array_equal(random(0.5)(image, context(i)), image) for i in range(400))
@@ -75,6 +78,18 @@ def test_random_turns_are_all_alike_likely():
         result = RandomRotate90()(image, context(index))
         counts[next(k for k in range(4) if np.array_equal(turns[k], result))] += 1
     assert min(counts) > 140
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
+def test_the_last_step_puts_its_image_into_the_batch(p):
+    chain = Compose([Resize((128, 128)), RandomHorizontalFlip(p)])
+    inputs = [noise(140, 150, seed=seed) for seed in range(6)]
+    memory = BatchMemory(BufferPool(), 6)
+    items = [chain(image, ItemContext(place, 0, 0, memory, place)) for place, image in enumerate(inputs)]
+    block = memory.match(items)
+    assert block is not None
+    expected = [chain(image, ItemContext(place, 0, 0)) for place, image in enumerate(inputs)]
+    np.testing.assert_array_equal(block, np.stack(expected))
 
 
 @pytest.mark.parametrize(

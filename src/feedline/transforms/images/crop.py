@@ -273,7 +273,7 @@ class RandomResizedCrop(ImageStep):
 
     def from_part(self, part: Image, box: tuple[float, float, float, float], context: ItemContext) -> Image:
         """Return the part at `box`, resized."""
-        out = context.temporary((*self.size, part.shape[2]), part.dtype)
+        out = context.result((*self.size, part.shape[2]), part.dtype)
         resize_into(part, box, out, self.filter, self.antialias)
         return out
 

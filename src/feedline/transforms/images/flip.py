@@ -37,7 +37,7 @@ def mirrored(image: Image, step: ImageStep, context: ItemContext) -> Image:
     """
     if step.layout == "CHW":
         return np.flip(image, 2)
-    flipped = context.temporary(image.shape, image.dtype)
+    flipped = context.result(image.shape, image.dtype)
     cv2_module().flip(packed(image), 1, dst=flipped)
     return flipped
 
@@ -92,7 +92,14 @@ class RandomHorizontalFlip(_AnyLayout):
 
     def apply(self, image: Image, context: ItemContext) -> Image:
         """Return the image, or its mirror image."""
-        return mirrored(image, self, context) if context.rng.random() < self.p else image
+        if context.rng.random() < self.p:
+            return mirrored(image, self, context)
+        if not context.last or self.layout == "CHW":
+            return image
+        # Into the batch at once, as all of its images must lie there, or they are copied later.
+        same = context.result(image.shape, image.dtype)
+        same[...] = image
+        return same
 
 
 @dataclass(frozen=True)

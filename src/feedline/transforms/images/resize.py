@@ -123,7 +123,7 @@ class Resize(ImageStep):
         size = self.size_of(box[2], box[3])
         if size == (box[2], box[3]) and float(box[0]).is_integer() and float(box[1]).is_integer():
             return part[int(box[0]) : int(box[0]) + size[0], int(box[1]) : int(box[1]) + size[1]]
-        out = context.temporary((*size, part.shape[2]), part.dtype)
+        out = context.result((*size, part.shape[2]), part.dtype)
         resize_into(part, box, out, self.filter, self.antialias)
         return out
 
