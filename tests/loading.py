@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -177,6 +178,10 @@ class Gate:
             assert self._changed.wait_for(lambda: self.come >= count, DEADLINE), f"only {self.come} came"
 
 
+#: The worker's name in a note.
+WORKER = re.compile(r", (the calling thread|worker (thread|process) \d+[^;,]*)")
+
+
 @dataclass(frozen=True)
 class Result:
     """One `next()`: indices and batch, or type, arguments and notes of the error, without the worker's name."""
@@ -194,10 +199,7 @@ def results(iterator: Any, limit: int = 1000) -> list[Result]:
         except StopIteration:
             return found
         except Exception as error:
-            notes = [
-                note.rpartition(", ")[0] if "; items" not in note else note
-                for note in getattr(error, "__notes__", [])
-            ]
+            notes = [WORKER.sub("", note) for note in getattr(error, "__notes__", [])]
             found.append(Result(None, (type(error), error.args, type(error.__cause__), notes)))
         else:
             found.append(Result(tuple(indices), batch))
