@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import feedline
@@ -33,9 +34,5 @@ for batch in shard(loader, lambda array: both if array.ndim == 2 else by_rows, t
     assert batch[1].sharding == by_rows
 
 odd = feedline.DataLoader(feedline.ArrayDataset(x), 15)
-try:
+with pytest.raises(ValueError, match="batch_size"):
     next(iter(shard(odd, by_rows)))
-except ValueError as error:
-    assert "batch_size" in str(error), error
-else:
-    raise SystemExit("15 rows were laid out on 2 devices")
