@@ -164,7 +164,7 @@ def test_failure_policies_work_as_in_the_calling_thread(on_error):
 def test_an_item_over_its_time_limit_is_a_failure_and_its_worker_goes_on():
     with processes(LateItem(8), batch_size=4, timeout=0.3) as loader:
         iterator = iter(loader)
-        with pytest.raises(TimeoutError, match="0.3 s"):
+        with pytest.raises(TimeoutError, match=r"0\.3 s"):
             next(iterator)
         assert next(iterator)[1].tolist() == [4, 5, 6, 7]
 
@@ -175,7 +175,7 @@ def test_items_of_asynchronous_datasets_are_awaited_in_the_workers(tmp_path):
         with processes(Awaited(closed=tmp_path), **options) as loader:
             found = outcomes_of(loader)
         assert found == outcomes_of(DataLoader(Awaited(), **options))
-        assert [entry for entry in found if isinstance(entry, tuple)][0][:2] == ("KeyError", ("thirteen",))
+        assert next(entry for entry in found if isinstance(entry, tuple))[:2] == ("KeyError", ("thirteen",))
     with processes(Awaited(), batch_size=5, on_error="substitute") as loader:
         assert [len(batch) for batch in loader] == [5, 5, 5, 5, 4]
 

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feedline.loader.execution import by_value
+from feedline.loader.execution.string_lists import MIN_STRINGS, pack_strings, unpack_strings
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["dump_back", "dump_out"]
+__all__ = ["OUT_OF_BAND_BYTES", "dump_back", "dump_out", "load_out"]
 
 #: Smaller memory stays in the stream.
 OUT_OF_BAND_BYTES = 16 * 1024
@@ -88,6 +89,10 @@ def _make_out_pickler() -> Any:
             special = _reduce_memory(obj, kind)
             return super().reducer_override(obj) if special is None else special
 
+        def persistent_id(self, obj: Any) -> Any:
+            # Called for every object: only a list pays for more than this line.
+            return pack_strings(obj) if type(obj) is list and len(obj) >= MIN_STRINGS else None
+
         def _note_module(self, name: Any) -> None:
             """Have a module sent by value if workers can't import it."""
             if not isinstance(name, str) or name in self._known:
@@ -104,6 +109,22 @@ def _make_out_pickler() -> Any:
 
 
 _FUNCTION = type(dump_out)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Takes what `dump_out` made."""
+
+    def persistent_load(self, pid: Any) -> Any:
+        return unpack_strings(pid)
+
+
+def load_out(stream: Any, buffers: Any = ()) -> Any:
+    """Return what `dump_out` was given.
+
+    Raises:
+        Exception: whatever unpickling raises.
+    """
+    return _Unpickler(io.BytesIO(stream), buffers=buffers).load()
 
 
 class _BackPickler(pickle.Pickler):

@@ -17,7 +17,7 @@ from typing import Any
 from feedline.datasets.protocol import is_stream
 from feedline.loader.batch import BatchLoader
 from feedline.loader.execution.culprit import describe_unpicklable
-from feedline.loader.execution.handoff import OUT_OF_BAND_BYTES, dump_out
+from feedline.loader.execution.handoff import OUT_OF_BAND_BYTES, dump_out, load_out
 from feedline.loader.execution.shared_memory import ALIGNMENT_BYTES, anonymous_file, map_file
 
 __all__ = ["Parcel", "load_parcel", "pack_loader"]
@@ -148,7 +148,7 @@ def load_parcel(parcel: Parcel) -> BatchLoader:
         # A mapping begins at a page, so buffers lie at multiples of ALIGNMENT_BYTES.
         whole = memoryview(map_file(parcel.descriptor, max(size, 1), private=True)).cast("B")
         views = [whole[offset : offset + length] for offset, length in parcel.layout]
-    load: BatchLoader = pickle.loads(views[0], buffers=views[1:])
+    load: BatchLoader = load_out(views[0], views[1:])
     if load.take is not None:
         load.take = load.find_take()
     return load

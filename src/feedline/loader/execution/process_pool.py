@@ -75,6 +75,7 @@ class ProcessPool:
             getattr(items.dataset, "__getitems__", None)
         )
         self._is_async = callable(getattr(items.dataset, "aclose", None))
+        self._is_crowded = num_workers >= (os.cpu_count() or 1)
         self._dump_signal = getattr(signal, "SIGUSR1", None) if dump_stacks else None
         self._generation = forks.generation()
         self._lock = threading.Lock()
@@ -112,13 +113,21 @@ class ProcessPool:
     def _start(self) -> None:
         if self._closed:
             raise RuntimeError("the loader is closed")
-        self._parcel = pack_loader(self._load)
+        self._orders.clear()
+        self._end = None
         self._wake = os.pipe()
         for end in self._wake:
             os.set_blocking(end, False)
         thread = threading.Thread(target=self._run, name="feedline-processes", daemon=True)
         _pools.add(self)
+        # It starts an interpreter, which takes as long as pickling a large dataset does.
         thread.start()
+        try:
+            self._order("parcel", pack_loader(self._load))
+        except BaseException:
+            self._order("close", 0.0)
+            thread.join()
+            raise
         self._thread = thread
 
     def _order(self, kind: str, what: Any) -> None:
@@ -172,6 +181,7 @@ class ProcessPool:
         # A Ctrl-C is the main thread's; processes that are started here do not hear of it until they ignore it.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
+            self._template = self._start_template()
             while self._step():
                 pass
         except Exception as error:  # a fault of ours: nobody may wait for ever because of it
@@ -182,7 +192,6 @@ class ProcessPool:
 
     def _start_template(self) -> TemplateProcess | None:
         """Start the process that workers come from; without one, every task that waits gets an error."""
-        assert self._parcel is not None
         if self._failed_templates >= MAX_TEMPLATES:
             self._failed_templates -= 1
             self._fail_all(
@@ -192,12 +201,17 @@ class ProcessPool:
                 )
             )
             return None
-        options = {"heartbeat": self._limit is not None, "dump_signal": self._dump_signal}
         try:
-            return TemplateProcess(self._parcel, options)
+            template = TemplateProcess()
         except OSError as error:
             self._fail_all(RuntimeError(f"no worker process can be started: {error}"))
             return None
+        if self._parcel is not None:
+            template.equip(self._parcel, self._options())
+        return template
+
+    def _options(self) -> dict[str, Any]:
+        return {"heartbeat": self._limit is not None, "dump_signal": self._dump_signal}
 
     def _step(self) -> bool:
         """Do one round; false when all is over."""
@@ -214,7 +228,11 @@ class ProcessPool:
     def _obey(self) -> None:
         while self._orders:
             kind, what = self._orders.popleft()
-            if kind == "job":
+            if kind == "parcel":
+                self._parcel = what
+                if self._template is not None:
+                    self._template.equip(what, self._options())
+            elif kind == "job":
                 if not what.line.cancelled:
                     self._jobs.append(what)
             elif kind == "cancel":
@@ -246,7 +264,10 @@ class ProcessPool:
         if wanted and self._template is None:
             self._template = self._start_template()
         template = self._template
-        if template is None or not template.is_alive:
+        if template is None or not template.is_alive or self._parcel is None:
+            return
+        if self._seats and self._is_crowded and not any(seat.is_ready for seat in self._seats):
+            # With fewer processors than workers, the first one gets them to itself: the first batch waits for it.
             return
         taken = {seat.number for seat in self._seats}
         for number in count():
@@ -255,6 +276,8 @@ class ProcessPool:
             if number not in taken:
                 try:
                     self._seats.append(Seat(number, template))
+                    if self._is_crowded and len(self._seats) == 1:
+                        return
                 except OSError as error:
                     if not self._seats:
                         self._fail_all(RuntimeError(f"no worker process can be started: {error}"))
@@ -478,14 +501,19 @@ class ProcessPool:
             self._obey()
 
     def _shut_down(self) -> None:
-        self._closed = True
         for seat in self._seats:
             seat.close()
         self._seats.clear()
         if self._template is not None:
             self._template.close()
+            self._template = None
+        while self._orders:
+            kind, what = self._orders.popleft()
+            if kind == "parcel":
+                self._parcel = what
         if self._parcel is not None:
             self._parcel.close()
+            self._parcel = None
         wake, self._wake = self._wake, None
         for end in wake or ():
             os.close(end)

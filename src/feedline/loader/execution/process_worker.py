@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import socket
@@ -18,7 +19,7 @@ from feedline.loader.batch import BatchLoader, Outcome, Run, Task
 from feedline.loader.execution.channel import MAX_DESCRIPTORS, receive, send
 from feedline.loader.execution.control import ControlPage
 from feedline.loader.execution.culprit import describe_unpicklable
-from feedline.loader.execution.handoff import OUT_OF_BAND_BYTES, dump_back
+from feedline.loader.execution.handoff import OUT_OF_BAND_BYTES, dump_back, load_out
 from feedline.loader.execution.parcel import Parcel, load_parcel
 from feedline.loader.execution.portable import PortableError
 from feedline.loader.execution.process_items import AwaitedItems, careful_loader
@@ -97,6 +98,8 @@ def serve(number: int, channel: socket.socket, page: ControlPage, parcel: Parcel
     if heartbeat:
         threading.Thread(target=_beat, args=(page,), name="feedline-heartbeat", daemon=True).start()
     name = f"worker process {number} (pid {os.getpid()})"
+    # Millions of new objects are no garbage, and need not be looked at again.
+    gc.disable()
     try:
         load = load_parcel(parcel)
         load.enter_worker(number)
@@ -104,6 +107,8 @@ def serve(number: int, channel: socket.socket, page: ControlPage, parcel: Parcel
         broken = PortableError.of(error)
         send(channel, join_parts(Result(0, broken=broken), b""))
         return
+    gc.freeze()
+    gc.enable()
     parcel.close()
     worker = _Worker(name, channel, page, load)
     send(channel, join_parts(Result(0), b""))
@@ -170,7 +175,7 @@ class _Worker:
 
         session, known = self._known
         run = Run(self._name, cancelled=cancelled, known=known if session == assignment.session else {})
-        task: Task = pickle.loads(body)
+        task: Task = load_out(body)
         load = self._load
         if assignment.careful is not None and self._awaited is None:
             load = careful_loader(load, assignment.careful)

@@ -27,7 +27,7 @@ class TemplateProcess:
         OSError: it can't be started.
     """
 
-    def __init__(self, parcel: Parcel, options: dict[str, Any]) -> None:
+    def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         try:
             theirs.set_inheritable(True)
@@ -47,8 +47,7 @@ class TemplateProcess:
         self._inbox = Inbox(ours)
         self._outbox = Outbox(ours)
         self.is_alive = True
-        files = [] if parcel.descriptor is None else [os.dup(parcel.descriptor)]
-        self._send(("parcel", options, parcel.layout, parcel.inline), files)
+        self._is_ready = False
 
     @property
     def descriptor(self) -> int:
@@ -70,6 +69,11 @@ class TemplateProcess:
             self._outbox.drop()
             self.is_alive = False
 
+    def equip(self, parcel: Parcel, options: dict[str, Any]) -> None:
+        """Send what workers run; to be done before they are spawned."""
+        files = [] if parcel.descriptor is None else [os.dup(parcel.descriptor)]
+        self._send(("parcel", options, parcel.layout, parcel.inline), files)
+
     def order(self, *order: Any) -> None:
         """Send an order that needs no descriptors."""
         self._send(order, [])
@@ -90,6 +94,7 @@ class TemplateProcess:
                 news.append(pickle.loads(self._inbox.messages.popleft()[0]))
         if self._inbox.ended:
             self.is_alive = False
+        self._is_ready = self._is_ready or bool(news)
         return news
 
     def close(self) -> None:
@@ -98,7 +103,7 @@ class TemplateProcess:
         self._outbox.drop()
         self._channel.close()
         try:
-            self._process.wait(PATIENCE_SECONDS)
+            self._process.wait(PATIENCE_SECONDS if self._is_ready else 0)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
