@@ -191,4 +191,7 @@ def _rebuild_tensor(array: npt.NDArray[np.uint8], dtype: str, shape: tuple[int, 
 
     if not array.size:
         return torch.empty(shape, dtype=getattr(torch, dtype))
+    if not array.flags.writeable:
+        # Memory of an object store, which others see, too; and there are no tensors that refuse to be written to.
+        array = array.copy()
     return torch.from_numpy(array).view(getattr(torch, dtype)).reshape(shape)

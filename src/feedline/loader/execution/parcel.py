@@ -20,7 +20,7 @@ from feedline.loader.execution.culprit import describe_unpicklable
 from feedline.loader.execution.handoff import OUT_OF_BAND_BYTES, dump_out, load_out
 from feedline.loader.execution.shared_memory import ALIGNMENT_BYTES, anonymous_file, map_file
 
-__all__ = ["Parcel", "load_parcel", "pack_loader"]
+__all__ = ["Parcel", "load_parcel", "pack_loader", "pickle_loader", "unpickle_loader"]
 
 logger = logging.getLogger("feedline")
 
@@ -55,8 +55,8 @@ class Parcel:
             self.descriptor = None
 
 
-def pack_loader(load: BatchLoader) -> Parcel:
-    """Pickle `load`.
+def pickle_loader(load: BatchLoader) -> list[Any]:
+    """Pickle `load`: return the stream, and behind it the large buffers that it is loaded with.
 
     Raises:
         TypeError: a part of it can't be pickled; the message names it.
@@ -75,7 +75,16 @@ def pack_loader(load: BatchLoader) -> Parcel:
         stream = dump_out(lean, take)
     except Exception as error:
         raise TypeError(_explain(load, error)) from None
-    parts = [stream, *buffers]
+    return [stream, *buffers]
+
+
+def pack_loader(load: BatchLoader) -> Parcel:
+    """Pickle `load` into a file that workers map.
+
+    Raises:
+        TypeError: a part of it can't be pickled; the message names it.
+    """
+    parts = pickle_loader(load)
     layout, size = _lay_out(parts)
     try:
         return Parcel(layout, _write(parts, layout, size), [])
@@ -148,7 +157,16 @@ def load_parcel(parcel: Parcel) -> BatchLoader:
         # A mapping begins at a page, so buffers lie at multiples of ALIGNMENT_BYTES.
         whole = memoryview(map_file(parcel.descriptor, max(size, 1), private=True)).cast("B")
         views = [whole[offset : offset + length] for offset, length in parcel.layout]
-    load: BatchLoader = load_out(views[0], views[1:])
+    return unpickle_loader(views)
+
+
+def unpickle_loader(parts: list[Any]) -> BatchLoader:
+    """Return the loader that `pickle_loader` made `parts` of; its memory is still to be given to it (`pool`).
+
+    Raises:
+        Exception: whatever unpickling raises.
+    """
+    load: BatchLoader = load_out(parts[0], parts[1:])
     if load.take is not None:
         load.take = load.find_take()
     return load

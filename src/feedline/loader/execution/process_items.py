@@ -8,13 +8,13 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from feedline.loader.batch import BatchLoader, Run, Task
+from feedline.loader.batch import BatchLoader, Outcome, Run, Task
 from feedline.loader.execution.event_loop import CLOSE_SECONDS, LoopThread
 from feedline.loader.execution.feeder import FeedBatch, Feeder
 from feedline.loader.failures import recorded_index
 from feedline.loader.fetch import ItemLoader
 
-__all__ = ["AwaitedItems", "careful_loader"]
+__all__ = ["AwaitedItems", "careful_loader", "run_task"]
 
 #: How often a task that is awaited looks whether it is cancelled.
 LOOK_SECONDS = 0.05
@@ -61,6 +61,33 @@ class AwaitedItems:
         """Cancel what is in flight, await `aclose()` of the dataset, 5 s at most for each."""
         self._thread.end()
         self._thread.join(2 * CLOSE_SECONDS)
+
+
+def run_task(
+    load: BatchLoader,
+    awaited: AwaitedItems | None,
+    task: Task,
+    run: Run,
+    careful: tuple[int | str, ...] | None,
+    is_cancelled: Callable[[], bool],
+) -> list[Outcome]:
+    """Return what comes of `task` in a worker process; nothing if it is cancelled.
+
+    Args:
+        load: what is run.
+        awaited: the event loop, for an asynchronous dataset.
+        task: what is to be loaded.
+        run: who runs it; its `cancelled` is asked before each item.
+        careful: load item by item, and take these (as recorded) for timed out; `None` for the usual way.
+        is_cancelled: the same as `run.cancelled`, for looks that do not count as items.
+    """
+    if careful is not None and awaited is None:
+        load = careful_loader(load, careful)
+    if awaited is not None:
+        run.fetch = awaited.fetch_one
+        if not awaited.fetch(task, run, is_cancelled):
+            return []
+    return load.load(task, run)
 
 
 def careful_loader(load: BatchLoader, stuck: tuple[int | str, ...]) -> BatchLoader:

@@ -18,13 +18,12 @@ from feedline.datasets.protocol import AsyncDataset
 from feedline.loader.batch import BatchLoader, Outcome, Run, Task
 from feedline.loader.execution.channel import MAX_DESCRIPTORS, receive, send
 from feedline.loader.execution.control import ControlPage
-from feedline.loader.execution.culprit import describe_unpicklable
-from feedline.loader.execution.handoff import OUT_OF_BAND_BYTES, dump_back, load_out
+from feedline.loader.execution.handoff import OUT_OF_BAND_BYTES, load_out
 from feedline.loader.execution.parcel import Parcel, load_parcel
 from feedline.loader.execution.portable import PortableError
-from feedline.loader.execution.process_items import AwaitedItems, careful_loader
+from feedline.loader.execution.process_items import AwaitedItems, run_task
+from feedline.loader.execution.returned import dump_outcomes, tell_unsendable
 from feedline.loader.execution.shared_memory import ALIGNMENT_BYTES, MIN_BYTES, WorkerMemory
-from feedline.loader.failures import attach_note, recorded_index
 
 __all__ = ["Assignment", "Result", "join_parts", "serve", "split_parts"]
 
@@ -176,21 +175,16 @@ class _Worker:
         session, known = self._known
         run = Run(self._name, cancelled=cancelled, known=known if session == assignment.session else {})
         task: Task = load_out(body)
-        load = self._load
-        if assignment.careful is not None and self._awaited is None:
-            load = careful_loader(load, assignment.careful)
-        if self._awaited is not None:
-            run.fetch = self._awaited.fetch_one
-            if not self._awaited.fetch(task, run, lambda: page.is_cancelled(ticket)):
-                return []
-        return load.load(task, run)
+        return run_task(
+            self._load, self._awaited, task, run, assignment.careful, lambda: page.is_cancelled(ticket)
+        )
 
     def _send(self, assignment: Assignment, outcomes: list[Outcome]) -> None:
         """Send the outcomes; one that can't be pickled is told as an error."""
         try:
             parts, descriptors = self._pack(assignment, outcomes)
         except Exception as error:
-            told = [self._unsendable(outcome, error) for outcome in outcomes]
+            told = [tell_unsendable(outcome, error, self._name) for outcome in outcomes]
             parts, descriptors = self._pack(assignment, told)
         try:
             send(self._channel, parts, descriptors)
@@ -200,7 +194,7 @@ class _Worker:
 
     def _pack(self, assignment: Assignment, outcomes: list[Outcome]) -> tuple[list[bytes], list[int]]:
         spread = _Spread(self._memory, assignment.in_plain)
-        body = dump_back([_portable(outcome) for outcome in outcomes], spread.take)
+        body = dump_outcomes(outcomes, spread.take)
         raw = spread.settle()
         news, descriptors, dropped = self._memory.take_news(spread.used)
         refusal, self._memory.refusal = self._memory.refusal, None
@@ -208,14 +202,6 @@ class _Worker:
             assignment.ticket, spread.buffers, news, dropped, None if refusal is None else str(refusal)
         )
         return [*join_parts(head, body), *raw], descriptors
-
-    def _unsendable(self, outcome: Outcome, error: Exception) -> Outcome:
-        found = describe_unpicklable({"batch": outcome.value}, dump_back, error)
-        report = TypeError(f"the batch can't be sent from its worker process by pickle: {found}")
-        attach_note(report, f"batch {outcome.number}, {self._name}")
-        told = Outcome(outcome.number, error=report, failures=outcome.failures, cause=outcome.cause)
-        told.indices = [recorded_index(index) for index in outcome.indices]
-        return told
 
     def close(self) -> None:
         self._load.close()
@@ -269,15 +255,3 @@ class _Spread:
 
 def _aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-
-
-def _portable(outcome: Outcome) -> dict[str, Any]:
-    facts = dict(outcome.__dict__)
-    error = facts.get("error")
-    cause = facts.get("cause")
-    index = outcome.failures[-1].index if outcome.failures else None
-    if error is not None:
-        facts["error"] = PortableError.of(error, index)
-    if cause is not None:
-        facts["cause"] = facts["error"] if cause is error else PortableError.of(cause, index)
-    return facts
