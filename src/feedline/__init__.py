@@ -30,6 +30,7 @@ from feedline.loader.batch import MaskedBatch
 from feedline.loader.dataloader import DataLoader
 from feedline.loader.failures import Failure
 from feedline.loader.stats import LoaderStats
+from feedline.loader.gathering import gather_failures
 from feedline.ndf.save import save_ndf
 from feedline.ndf.writer import NdfWriter
 from feedline.samplers.batch import BatchSampler
@@ -99,6 +100,7 @@ __all__ = [
     "WorkerDied",
     "WorkerError",
     "default_collate",
+    "gather_failures",
     "headroom",
     "padded_collate",
     "running_job",

@@ -12,11 +12,11 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-rank, world_size, port = map(int, sys.argv[1:4])
-jax.distributed.initialize(f"127.0.0.1:{port}", world_size, rank, initialization_timeout=60)
-
 import feedline
 from feedline.jax import shard
+
+rank, world_size, port = map(int, sys.argv[1:4])
+jax.distributed.initialize(f"127.0.0.1:{port}", world_size, rank, initialization_timeout=60)
 
 assert feedline.running_job() == (rank, world_size)
 assert len(jax.devices()) == 2 * world_size
