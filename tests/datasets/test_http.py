@@ -537,6 +537,30 @@ def test_closing_ends_what_is_in_flight_and_the_dataset_works_again() -> None:
         asyncio.run(main())
 
 
+def test_requests_that_pass_leave_no_timers_with_the_loop() -> None:
+    """Each has a limit of 30 seconds; one alarm serves them all."""
+    timers: list[float] = []
+
+    class Loop(asyncio.SelectorEventLoop):
+        def call_at(self, when: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+            timers.append(when)
+            return super().call_at(when, *arguments, **options)
+
+    with FaultServer(respond(b"x")) as server:
+        dataset = HttpDataset([server.url()], read_timeout=20.0)
+
+        async def main() -> None:
+            await asyncio.gather(*(dataset[0] for _ in range(20)))
+            kept = [asyncio.create_task(dataset[0]) for _ in range(500)]
+            await asyncio.gather(*kept)
+            await dataset.aclose()
+
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(main())
+    assert len(server.requests) == 520
+    assert len(timers) < 100
+
+
 @pytest.mark.usefixtures("nothing_left")
 def test_closing_leaves_nothing_behind() -> None:
     with FaultServer(respond(b"x")) as server:
@@ -634,6 +658,10 @@ def test_locations_come_from_functions_and_templates_too() -> None:
     error = fetch(called, 0)
     assert (error.kind, error.attempts, error.index) == ("location", 0, 0)
     assert "secret" not in f"{error}{error.location}"
+
+
+def test_a_dataset_shows_how_many_items_it_has_and_no_location() -> None:
+    assert repr(HttpDataset(["http://u:p@host/?secret"] * 3)) == "HttpDataset(3 items)"
 
 
 def test_an_index_out_of_range_is_an_index_error() -> None:

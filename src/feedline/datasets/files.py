@@ -172,6 +172,9 @@ class FileDataset(Named, AsyncDataset):
             return read_file(step.path, self._max_bytes)
         return _read_in_thread(step.path, self._max_bytes, self._timeout)
 
+    def __repr__(self) -> str:
+        return f"FileDataset({len(self)} items)"
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_pools"}
 

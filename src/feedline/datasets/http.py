@@ -155,6 +155,9 @@ class HttpDataset(Named, AsyncDataset):
         options = self._options.session
         self._sessions = PerLoop(lambda: CurlSession(options))
 
+    def __repr__(self) -> str:
+        return f"HttpDataset({len(self)} items)"
+
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self._options, "locations": self._locations}
 

@@ -1,7 +1,8 @@
 """The sockets that libcurl waits for, watched by the running event loop.
 
 On Linux they lie in an `epoll` set of their own, and the event loop watches only that: one wake-up serves all sockets
-that are ready, and no socket costs a registration with the loop. Elsewhere each socket is registered with the loop.
+that are ready, and no socket costs a registration with the loop. Elsewhere each socket is registered with the loop,
+which on Windows has to be an `asyncio.SelectorEventLoop`: the default one there can't watch sockets of others.
 """
 
 from __future__ import annotations
