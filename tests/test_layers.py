@@ -23,6 +23,7 @@ LAYERS = {
     "transforms": 3,
     "collate": 3,
     "images": 4,  # a public name for transforms.images and collate.image
+    "convert": 4,
     "loader": 4,
     "torch": 5,
     "jax": 5,

@@ -73,7 +73,8 @@ class NdfError(FeedlineError, ValueError):
 
     Attributes:
         kind: `"empty"`, `"bad_magic"`, `"short_header"`, `"truncated_rows"`, `"trailing_bytes"` or `"zero_width"`; or
-            `"changed"`, if the file was written over, or is another one, since it was opened.
+            `"changed"`, if the file was written over, or is another one, since it was opened; of a folder of shards
+            also `"bad_index"` and `"missing"`.
         path: the file, as it was given.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from feedline.datasets.protocol import Int64Array
 
-__all__ = ["check_index", "check_indices", "index_error"]
+__all__ = ["check_index", "check_indices", "index_error", "runs_by_part"]
 
 
 def index_error(index: int, length: int, what: str, position: int | None = None) -> IndexError:
@@ -99,3 +100,19 @@ def check_indices(indices: npt.ArrayLike, length: int, what: str) -> Int64Array:
         position = int(wrong.argmax())
         raise index_error(int(array[position]), length, what, position)
     return np.where(array < 0, array + length, array) if low < 0 else array
+
+
+def runs_by_part(stops: Int64Array, ordered: Int64Array) -> list[tuple[int, int, int]]:
+    """Return (part, start, stop) for each run `ordered[start:stop]` that lies in one part.
+
+    Args:
+        stops: where each part ends, ascending, shape `(parts,)`; a part begins where the one before ends.
+        ordered: sorted places, all in [0, stops[-1]), at least one.
+
+    >>> runs_by_part(np.array([2, 2, 5]), np.array([0, 1, 1, 4]))
+    [(0, 0, 3), (2, 3, 4)]
+    """
+    # Empty parts stop where they start, so `side="right"` passes over them.
+    numbers = np.searchsorted(stops, ordered, side="right")
+    edges = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(ordered)]
+    return [(int(numbers[start]), start, stop) for start, stop in pairwise(edges)]

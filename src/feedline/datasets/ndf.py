@@ -18,7 +18,7 @@ from feedline.ndf.layout import NdfHeader
 from feedline.ndf.positional import absolute_path
 from feedline.ndf.reader import NdfReader
 
-__all__ = ["NdfDataset"]
+__all__ = ["NdfDataset", "check_row_dtype"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -63,7 +63,7 @@ class NdfDataset(Named):
     """
 
     def __init__(self, path: Any, dtype: npt.DTypeLike = "float64", mmap: bool = False) -> None:
-        self.dtype = _check_dtype(dtype)
+        self.dtype = check_row_dtype(dtype)
         self.path = absolute_path(path)
         if not isinstance(mmap, bool):
             raise TypeError(f"mmap must be True or False, not {mmap!r}")
@@ -169,7 +169,13 @@ class NdfDataset(Named):
         return f"NdfDataset({self.path!r}{more})"
 
 
-def _check_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+def check_row_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """Return `dtype` as a NumPy dtype if rows can be had in it.
+
+    Raises:
+        TypeError: it is `None`, or no dtype.
+        OptionError: it is neither float64 nor float32.
+    """
     # np.dtype(None) is float64, and a slip here.
     if dtype is None:
         raise TypeError("dtype must be 'float64' or 'float32', not None")

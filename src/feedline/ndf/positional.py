@@ -50,10 +50,11 @@ class OpenFile:
         fd: its descriptor.
         pid: the process that opened it, or that found it still open after a fork.
         size: bytes, when it was opened.
+        stamp: size and time of change (nanoseconds), when it was opened.
         can_probe: whether the system can tell which parts are in memory; `False` once it has answered that it can't.
     """
 
-    __slots__ = ("_cursor", "_identity", "_stamp", "can_probe", "fd", "path", "pid", "size")
+    __slots__ = ("_cursor", "_identity", "can_probe", "fd", "path", "pid", "size", "stamp")
 
     def __init__(self, path: str) -> None:
         self.fd = -1
@@ -68,7 +69,7 @@ class OpenFile:
         self.size = status.st_size
         self.can_probe = _CAN_PREADV and hasattr(os, "RWF_NOWAIT")
         self._identity = (status.st_dev, status.st_ino)
-        self._stamp = (status.st_size, status.st_mtime_ns)
+        self.stamp = (status.st_size, status.st_mtime_ns)
         self._cursor = threading.Lock() if not _CAN_PREAD else None
 
     def __del__(self) -> None:
@@ -100,7 +101,7 @@ class OpenFile:
     def is_unchanged(self) -> bool:
         """Tell whether nobody has written to the file, cut it or let it grow since it was opened."""
         status = os.fstat(self.fd)
-        return (status.st_size, status.st_mtime_ns) == self._stamp
+        return (status.st_size, status.st_mtime_ns) == self.stamp
 
     def current_size(self) -> int:
         """Return the file's size in bytes as it is now."""

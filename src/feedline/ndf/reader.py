@@ -28,7 +28,7 @@ from feedline.ndf.layout import HEADER_BYTES, NdfHeader, check_file_size, unpack
 from feedline.ndf.positional import OpenFile, hint_ranges, read_rows_by_call
 from feedline.ndf.rowmap import RowMap
 
-__all__ = ["NdfReader", "runs_of"]
+__all__ = ["NdfReader", "Scratch", "runs_of"]
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 Array: TypeAlias = npt.NDArray[Any]
@@ -64,6 +64,7 @@ class NdfReader:
         path: the file, absolute.
         mmap: gather from a memory map instead of by positional reads. Faster for files in the page cache; a file that
             is cut meanwhile ends the process with a signal, so it is for files that nobody changes.
+        scratch: blocks to gather through, to be shared by readers of rows of one width; by default its own.
 
     Raises:
         OSError: the file can't be opened, or is a directory.
@@ -72,7 +73,7 @@ class NdfReader:
     Concurrency: any number of threads may read at once. Belongs to one process.
     """
 
-    def __init__(self, path: str, mmap: bool = False) -> None:
+    def __init__(self, path: str, mmap: bool = False, scratch: deque[Scratch] | None = None) -> None:
         self.file = OpenFile(path)
         head = np.empty(HEADER_BYTES, np.uint8)
         got = self.file.read_into([head.data], 0)
@@ -81,7 +82,7 @@ class NdfReader:
         self._map = RowMap(self.file, self.header) if mmap and self.header.n else None
         row_bytes = self.header.row_bytes
         self._scratch_rows = max(1, min(_MAX_SCRATCH_ROWS, SCRATCH_BYTES // row_bytes))
-        self._free: deque[Scratch] = deque()
+        self._free: deque[Scratch] = deque() if scratch is None else scratch
         self._warm_for = 0
 
     def gather(self, places: Int64Array, x: Array, y: Array) -> None:

@@ -13,7 +13,7 @@ from feedline.errors import OptionError
 from feedline.ndf.values import Array, as_numbers, as_rows
 from feedline.ndf.writer import NdfWriter
 
-__all__ = ["save_ndf"]
+__all__ = ["save_ndf", "stack_items"]
 
 _Block: TypeAlias = tuple[Array, Array]
 #: Rows that are asked of a dataset at a time.
@@ -83,7 +83,7 @@ def _blocks_of(dataset: Any) -> Iterator[_Block]:
     items = _items_of(dataset)
     position = 0
     while block := list(islice(items, _BLOCK_ROWS)):
-        yield _stack(block, position)
+        yield stack_items(block, position)
         position += len(block)
 
 
@@ -108,7 +108,13 @@ def _pair(item: Any, where: str) -> tuple[Any, Any]:
     return item, None
 
 
-def _stack(items: list[Any], position: int) -> _Block:
+def stack_items(items: list[Any], position: int) -> _Block:
+    """Return rows and labels of items, float64, shapes `(k, d)` and `(k, l)`; `position` is the first one's number.
+
+    Raises:
+        TypeError: an item is neither a row nor `(row, labels)`, or holds what is no number.
+        OptionError: rows of unequal widths or of more axes than one, or an int that float64 can't hold exactly.
+    """
     rows, labels = [], []
     for place, item in enumerate(items, position):
         row, label = _pair(item, f"item {place}")

@@ -21,7 +21,7 @@ from feedline.ndf.layout import HEADER_BYTES, NdfHeader, pack_header
 from feedline.ndf.positional import absolute_path
 from feedline.ndf.values import Array, as_rows, copy_exactly
 
-__all__ = ["NdfWriter"]
+__all__ = ["NdfWriter", "sync_folder"]
 
 _STAGE_BYTES = 1024 * 1024
 _MAX_ROW_BYTES = 2**63 - 1
@@ -137,7 +137,7 @@ class NdfWriter:
             os.replace(self._temporary, self._target)
         self._discard.detach()
         self._stage = None
-        _sync_folder(os.path.dirname(self._target))
+        sync_folder(os.path.dirname(self._target))
 
     def abort(self) -> None:
         """Give up: remove what was written, and leave the old file, if any, as it was."""
@@ -249,7 +249,7 @@ def _discard(handle: list[int], temporary: str, pid: int) -> None:
             os.unlink(temporary)
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
     """Force the new name to the disk, where folders can be opened for that."""
     try:
         fd = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
