@@ -81,11 +81,16 @@ class LoopThread:
         self._ready.set()
         await self._stop.wait()
         await self.feeder.close(CLOSE_SECONDS)
-        aclose = getattr(self._dataset, "aclose", None)
-        if aclose is None:
-            return
         try:
-            await asyncio.wait_for(aclose(), CLOSE_SECONDS)
+            await asyncio.wait_for(self._close_dataset(), CLOSE_SECONDS)
+        except TimeoutError:
+            logger.warning("aclose() of %s took too long", type(self._dataset).__name__)
+
+    async def _close_dataset(self) -> None:
+        aclose = getattr(self._dataset, "aclose", None)
+        try:
+            if aclose is not None:
+                await aclose()
         except BaseException:  # SystemExit, too: the loop is ending anyhow
             logger.warning("aclose() of %s failed", type(self._dataset).__name__, exc_info=True)
 
@@ -134,7 +139,9 @@ class EventLoopExecutor:
         items = load.items
         batches = max(1, num_workers)
         dataset, timeout, width = items.dataset, items.timeout, items.item_concurrency
-        self._thread = LoopThread(dataset, lambda: Feeder(dataset, width, batches, timeout))
+        # In a list, and not in `self`: the thread must not know its executor.
+        self._batches = at_once = [batches]
+        self._thread = LoopThread(dataset, lambda: Feeder(dataset, width, at_once[0], timeout))
         self._threads = ThreadsExecutor(load, batches, _Fetch(self._thread, dataset, timeout))
         self._stop_at_error = items.on_error == "raise"
         self._finalizer = weakref.finalize(self, self._thread.end)
@@ -142,6 +149,18 @@ class EventLoopExecutor:
     def session(self, in_order: bool, known: Known) -> EventLoopSession:
         """Return a session; the loop is not started yet."""
         return EventLoopSession(self._thread, self._threads, Line(in_order, known), self._stop_at_error)
+
+    def places(self) -> list[str]:
+        """Return where the state of each worker thread stands."""
+        return self._threads.places()
+
+    def resize(self, width: int) -> None:
+        """Await `width` batches at a time, and have as many threads."""
+        self._batches[0] = width
+        feeder = self._thread.feeder
+        if feeder is not None:
+            self._thread.call(feeder.resize, width)
+        self._threads.resize(width)
 
     def close(self) -> None:
         """Cancel what is in flight, and wait until the dataset is closed, 5 s at most for each."""
