@@ -29,8 +29,8 @@ from feedline.errors import (
 from feedline.loader.batch import MaskedBatch
 from feedline.loader.dataloader import DataLoader
 from feedline.loader.failures import Failure
-from feedline.loader.stats import LoaderStats
 from feedline.loader.gathering import gather_failures
+from feedline.loader.stats import LoaderStats
 from feedline.ndf.save import save_ndf
 from feedline.ndf.writer import NdfWriter
 from feedline.samplers.batch import BatchSampler
@@ -50,7 +50,9 @@ if typing.TYPE_CHECKING:
     from feedline.datasets.fetching.retry import Retry
     from feedline.datasets.files import FileDataset
     from feedline.datasets.http import HttpDataset
+    from feedline.datasets.ndf_shards import NdfShards
     from feedline.datasets.object_store import ObjectStoreDataset
+    from feedline.datasets.table import TableDataset
     from feedline.loader.headroom import Headroom, headroom
 
 __all__ = [
@@ -85,6 +87,7 @@ __all__ = [
     "MixtureDataset",
     "NdfDataset",
     "NdfError",
+    "NdfShards",
     "NdfWriter",
     "ObjectStoreDataset",
     "OptionError",
@@ -94,6 +97,7 @@ __all__ = [
     "ShardSampler",
     "StateError",
     "Subset",
+    "TableDataset",
     "TooManyFailures",
     "Transform",
     "WeightedSampler",
@@ -114,8 +118,10 @@ _LATER = {
     "FileDataset": "feedline.datasets.files",
     "Headroom": "feedline.loader.headroom",
     "HttpDataset": "feedline.datasets.http",
+    "NdfShards": "feedline.datasets.ndf_shards",
     "ObjectStoreDataset": "feedline.datasets.object_store",
     "Retry": "feedline.datasets.fetching.retry",
+    "TableDataset": "feedline.datasets.table",
     "headroom": "feedline.loader.headroom",
 }
 
