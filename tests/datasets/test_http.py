@@ -324,6 +324,28 @@ def test_a_body_over_the_cap_is_refused_with_limit_and_size_and_not_tried_again(
     assert item(respond(b"x" * 1000), max_bytes=1000) == b"x" * 1000
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(respond(b"", length=1001), id="promised, nothing sent"),
+        pytest.param(respond(b"x" * 1001, length=5000), id="promised, a little sent"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001, id="not promised"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" + b"x" * 1001, id="chunked"
+        ),
+    ],
+)
+def test_a_body_over_the_cap_is_not_waited_for(answer: bytes) -> None:
+    error, requests = failure([answer, Hold(threading.Event())], max_bytes=1000, timeout=None)
+    assert (error.kind, error.attempts, len(requests)) == ("too_large", 1, 1)
+
+
+def test_an_error_page_that_never_ends_is_not_waited_for() -> None:
+    page = respond(b"x" * 100_000, 404, length=10**9)
+    error, _ = failure([page, Hold(threading.Event())], timeout=None)
+    assert (error.kind, error.status, error.attempts) == ("not_found", 404, 1)
+
+
 def endless(piece: bytes, sent: list[int], head: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> Iterator[bytes]:
     yield head
     while True:

@@ -70,6 +70,36 @@ def test_the_last_answer_counts_and_trailers_do_not() -> None:
     assert receiver.headers == [(b"b", b"x:y")]
 
 
+def test_a_length_over_the_cap_stops_at_the_end_of_the_headers() -> None:
+    receiver = Receiver(100)
+    answers = [
+        receiver.on_header(line) for line in (b"HTTP/1.1 200 OK\r\n", b"content-LENGTH:101\r\n", b"\r\n")
+    ]
+    assert answers == [None, None, 0]
+    assert receiver.is_too_large
+    failure = receiver.finish() if not receiver.stopped else receiver.too_large()
+    assert isinstance(failure, Failure)
+    assert "101 bytes" in failure.message
+
+
+@pytest.mark.parametrize("status", [404, 302, 204])
+def test_the_body_of_an_error_is_read_for_a_while_and_then_no_more(status: int) -> None:
+    receiver = received(b"", "Content-Length: 1000000", status=status, max_bytes=10)
+    assert not receiver.stopped
+    assert receiver.on_body(b"x" * 1000) is None
+    assert receiver.on_body(b"x" * 100_000) == 0
+    assert not receiver.is_too_large
+    assert receiver.finish() == b""
+
+
+def test_lines_may_end_without_a_carriage_return() -> None:
+    receiver = Receiver(100)
+    for line in (b"HTTP/1.1 200 OK\n", b"Content-Encoding: gzip\n", b"\n"):
+        receiver.on_header(line)
+    receiver.on_body(gzip.compress(b"hello"))
+    assert receiver.finish() == b"hello"
+
+
 def test_folded_and_broken_header_lines_do_no_harm() -> None:
     receiver = received(b"", "A: 1", " 2", "broken", ": empty", "B:")
     assert receiver.headers == [(b"a", b"1 2"), (b"", b"empty"), (b"b", b"")]

@@ -195,7 +195,11 @@ class CurlHandle:
 
     def _outcome(self, code: int, message: str) -> Reply | Failure:
         receiver = self._receiver
-        if code and not (code == FILESIZE_EXCEEDED and receiver.status >= 300):
+        if receiver.is_too_large:
+            return receiver.too_large()
+        # Of an error or a redirect the body is not wanted: what stopped it does not matter.
+        enough = receiver.stopped or (code == FILESIZE_EXCEEDED and receiver.status >= 300)
+        if code and not enough:
             if self._requests > 1:
                 return Failure(
                     "connection", "the server closed a kept connection without an answer", passing=True

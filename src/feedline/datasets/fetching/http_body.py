@@ -1,10 +1,9 @@
-"""The answer to one request: its headers, and a body that is measured, and decoded under a cap."""
+"""The answer to one request: its headers, and a body that is stopped at a cap, measured, and decoded under the cap."""
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
 from typing import Protocol
 
 from feedline.datasets.fetching.attempts import Failure
@@ -12,33 +11,76 @@ from feedline.datasets.fetching.attempts import Failure
 __all__ = ["Receiver"]
 
 _STATUS = re.compile(rb"HTTP/[0-9.]+ +([0-9]{3})")
+_LENGTH = re.compile(rb"^content-length:[ \t]*([0-9]+)", re.IGNORECASE | re.MULTILINE)
 # What an encoder may add to data that does not shrink: far more than any real one does.
 _ENCODING_SLACK_BYTES = 64 * 1024
+# What may come with an error or a redirect, whose body nobody wants, before the connection is given up.
+_MAX_DISCARDED_BYTES = 64 * 1024
 
 
 class Receiver:
     """Takes the header lines and the body of one answer.
 
-    The client calls `on_header` and `on_body` with each header line and each piece of the body, as often as 16 KiB
-    ask for it; both are methods of lists, so that no Python code runs per piece. It stops by itself at `read_limit`
-    bytes of a body; `finish` finds out what came.
+    The client calls `on_header` with each header line and `on_body` with each piece of the body. When one of them
+    returns 0 the client has to stop: `is_too_large` tells whether the body is over the cap, or not wanted.
+
+    Attributes:
+        received: bytes of the body that came, before decoding.
+        stopped: whether a call has returned 0.
     """
 
-    __slots__ = ("_headers", "_lines", "_max_bytes", "_pieces", "_status", "on_body", "on_header")
+    __slots__ = ("_encoded", "_headers", "_lines", "_max_bytes", "_pieces", "_status", "received", "stopped")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._lines: list[bytes] = []
         self._pieces: list[bytes] = []
         self._headers: list[tuple[bytes, bytes]] | None = None
+        self._encoded = False
         self._status = 0
-        self.on_header: Callable[[bytes], None] = self._lines.append
-        self.on_body: Callable[[bytes], None] = self._pieces.append
+        self.received = 0
+        self.stopped = False
 
     @staticmethod
     def read_limit(max_bytes: int) -> int:
-        """Return how many bytes of a body the client needs to read: an encoded one may be larger than it decodes to."""
+        """Return how many bytes of a body are ever read: an encoded one may be larger than it decodes to."""
         return max_bytes + _ENCODING_SLACK_BYTES
+
+    def on_header(self, line: bytes) -> int | None:
+        """Take a header line; stop at the end of the headers if they tell a length over the cap."""
+        self._lines.append(line)
+        return self._at_end_of_headers() if line in (b"\r\n", b"\n") else None
+
+    def on_body(self, piece: bytes) -> int | None:
+        """Take a piece of the body; stop when there are more than the cap allows."""
+        self._pieces.append(piece)
+        self.received += len(piece)
+        limit = self._max_bytes if self._is_item else _MAX_DISCARDED_BYTES
+        if self.received > limit and not self._encoded:
+            self.stopped = True
+        return 0 if self.stopped else None
+
+    def _at_end_of_headers(self) -> int | None:
+        if not self._is_item:
+            return None
+        # Nearly no answer has a coding, or is too long: looking for the names is cheaper than reading all headers.
+        head = b"".join(self._lines)
+        self._encoded = b"content-encoding" in head.lower() and bool(_codings(self.headers))
+        length = _LENGTH.search(head)
+        if length is None or self._encoded or int(length[1][:20]) <= self._max_bytes:
+            return None
+        self.stopped = (self.declared_length or 0) > self._max_bytes
+        return 0 if self.stopped else None
+
+    @property
+    def _is_item(self) -> bool:
+        status = self.status
+        return 200 <= status < 300 and status not in (204, 205, 206)
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the body of an item was stopped at the cap."""
+        return self.stopped and self._is_item
 
     @property
     def progress(self) -> int:
@@ -46,14 +88,9 @@ class Receiver:
         return len(self._lines) + len(self._pieces)
 
     @property
-    def received(self) -> int:
-        """Bytes of the body that came, before decoding."""
-        return sum(map(len, self._pieces))
-
-    @property
     def status(self) -> int:
         """The status of the last answer that began, or 0: interim answers (1xx) may come before the final one."""
-        if not self._status:
+        if self._status < 200:
             for line in self._lines:
                 if line.startswith(b"HTTP/") and (match := _STATUS.match(line)) is not None:
                     self._status = int(match[1])
@@ -79,14 +116,11 @@ class Receiver:
 
     def finish(self) -> bytes | Failure:
         """Return the whole body, when the client has read all of it; an empty one where the status asks for none."""
-        status = self.status
-        if not 200 <= status < 300 or status in (204, 205, 206):
+        if not self._is_item:
             return b""
-        pieces = self._pieces
-        # Nearly no answer has a coding: looking for the name is cheaper than reading all headers.
-        if b"content-encoding" in b"".join(self._lines).lower() and (codings := _codings(self.headers)):
-            return self._decoded(codings)
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if self._encoded:
+            return self._decoded(_codings(self.headers))
+        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         return body if len(body) <= self._max_bytes else self.too_large()
 
     def too_large(self) -> Failure:
