@@ -1,0 +1,518 @@
+"""`ActorPool`: one thread that starts Ray actors, gives them tasks, receives results, and replaces the dead.
+
+Note [one thread]
+    Everything about the actors belongs to the pool's thread, so there are no locks: other threads (users of the loader,
+    finalisers, Ray's own) put events into one queue. The pool knows no executor, session or loader, so that these can be
+    collected.
+
+Note [suspicion]
+    An actor has one task at work and at most one behind it, which hides the way there and back. When it dies, nobody can
+    tell which of the two killed it: a result may be lost on its way. Both lose a try, and from then on each is computed
+    alone on its actor, so the innocent one loses no other. What was begun in it is noted by a `Scribe`, since the actor's
+    own memory goes with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import pickle
+import re
+import threading
+import time
+import weakref
+from collections import deque
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from feedline.errors import WorkerDied
+from feedline.loader.batch import BatchLoader
+from feedline.loader.execution import cluster_connection
+from feedline.loader.execution.cluster_seat import ActorSeat, start_scribe
+from feedline.loader.execution.job import Job
+from feedline.loader.execution.parcel import pickle_loader
+from feedline.loader.execution.returned import exception_of, outcome_of
+from feedline.loader.execution.store_memory import StoreMemory
+from feedline.loader.execution.threads import Line
+
+__all__ = ["ActorPool"]
+
+logger = logging.getLogger("feedline")
+
+#: Tasks in one actor: see Note [suspicion].
+TASKS_PER_ACTOR = 2
+#: How often a task is computed before the death of its workers is its error.
+MAX_TRIES = 3
+#: Seconds that actors get to end their item, once they are told to; those of asynchronous datasets close it, too.
+END_SECONDS = 1.0
+END_ASYNC_SECONDS = 5.0
+#: Seconds that all pools together get at interpreter exit.
+EXIT_SECONDS = 1.8
+#: How often actors are asked whether they are alive, when items have a time limit.
+LOOK_SECONDS = 0.25
+#: How often it is looked whether Ray is still there, while something is waited for.
+CONNECTION_SECONDS = 1.0
+#: Seconds beyond the limit before an actor counts as stuck: its answers come over a network.
+STUCK_GRACE_SECONDS = 2.0
+#: Seconds that the first actor waits for a free processor before it does without one of its own.
+PLACE_SECONDS = 10.0
+#: Seconds that the scribe gets to answer.
+SCRIBE_SECONDS = 5.0
+
+_pools: weakref.WeakSet[ActorPool] = weakref.WeakSet()
+
+
+class ActorPool:
+    """Ray actors for one batch loader.
+
+    Args:
+        load: what they run.
+        num_workers: how many.
+    """
+
+    def __init__(self, load: BatchLoader, num_workers: int) -> None:
+        self._load = load
+        self._width = num_workers
+        items = load.items
+        self._limit = items.timeout
+        self._fetches_together = items.item_concurrency == 1 and callable(
+            getattr(items.dataset, "__getitems__", None)
+        )
+        self._is_async = callable(getattr(items.dataset, "aclose", None))
+        self._lock = threading.Lock()
+        self._events: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._parts: list[Any] | None = None
+        # Of the thread from here on: see Note [one thread].
+        self._memory = StoreMemory(load.pool)
+        self._connection: str | None = None
+        self._parcel: Any = None
+        self._scribe: Any = None
+        self._seats: list[ActorSeat] = []
+        self._jobs: deque[Job] = deque()
+        self._failed_starts = 0
+        self._tickets = 0
+        self._end: float | None = None
+
+    # -- any thread
+
+    def submit(self, job: Job) -> None:
+        """Queue `job`, starting the pool first if need be.
+
+        Raises:
+            TypeError: something can't be pickled; the message names it.
+            RuntimeError: the pool is closed.
+        """
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._start()
+        self._events.put(("job", job))
+
+    def _start(self) -> None:
+        if self._closed:
+            raise RuntimeError("the loader is closed")
+        self._parts = pickle_loader(self._load)
+        thread = threading.Thread(target=self._run, name="feedline-ray", daemon=True)
+        _pools.add(self)
+        thread.start()
+        self._thread = thread
+
+    def cancel(self, line: Line) -> None:
+        """Drop the tasks of `line`; what is at work stops after its item."""
+        line.cancel()
+        self._events.put(("cancel", line))
+
+    def resize(self, width: int) -> None:
+        """Have `width` actors; those that are too many end after their tasks."""
+        self._events.put(("resize", width))
+
+    def dump_stacks(self) -> None:
+        """Have every actor tell the stacks of its threads, to the logger."""
+        self._events.put(("dump",))
+
+    def close(self, seconds: float | None = None) -> None:
+        """End the actors; they get `seconds` for their item. Does not wait."""
+        self._closed = True
+        if seconds is None:
+            seconds = END_ASYNC_SECONDS if self._is_async else END_SECONDS
+        self._events.put(("close", seconds))
+
+    def join(self, seconds: float) -> None:
+        """Wait until everything has ended, `seconds` at most."""
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(max(0.0, seconds))
+
+    # -- the pool's thread
+
+    def _run(self) -> None:
+        while True:
+            try:
+                while self._step():
+                    pass
+                return
+            except (
+                Exception
+            ) as error:  # Ray fails under us, or a fault of ours: nobody may wait for ever because of it
+                if self._end is not None:
+                    return
+                logger.debug("the thread that looks after Ray actors failed", exc_info=True)
+                self._fail_everything(error)
+
+    def _step(self) -> bool:
+        """Do one round; false when all is over."""
+        self._hear(self._patience())
+        self._look_after()
+        if self._end is not None:
+            return bool(self._seats)
+        if self._jobs:
+            self._connect()
+            self._fill_seats()
+            self._assign()
+        self._let_go()
+        return True
+
+    def _patience(self) -> float | None:
+        if self._end is not None:
+            return max(0.0, min(LOOK_SECONDS, self._end - time.monotonic()))
+        if not self._jobs and not any(seat.jobs for seat in self._seats):
+            return None
+        return CONNECTION_SECONDS if self._limit is None else LOOK_SECONDS
+
+    def _hear(self, seconds: float | None) -> None:
+        """Wait for an event, and obey all that are there."""
+        try:
+            event = self._events.get(timeout=seconds)
+            while True:
+                self._obey(*event)
+                # What came may be large: it is not to live on here while the next is waited for.
+                del event
+                event = self._events.get_nowait()
+        except Empty:
+            return
+
+    def _obey(self, kind: str, *what: Any) -> None:
+        if kind == "job":
+            if not what[0].line.cancelled:
+                self._jobs.append(what[0])
+        elif kind == "cancel":
+            self._jobs = deque(job for job in self._jobs if job.line is not what[0])
+            for seat in self._seats:
+                seat.cancel(what[0])
+        elif kind == "resize":
+            self._width = what[0]
+        elif kind == "dump":
+            for seat in self._seats:
+                seat.ask_for_stacks()
+        elif kind == "close":
+            self._begin_end(what[0])
+        else:
+            self._hear_seat(kind, *what)
+
+    def _hear_seat(self, kind: str, seat: ActorSeat, ticket: int, future: Any) -> None:
+        """Something has come from an actor, or it has ended."""
+        if seat.is_gone:
+            return
+        error = future.exception()
+        if kind == "ended":
+            self._dismiss(seat)
+        elif error is not None:
+            self._hear_error(seat, ticket, error)
+        elif kind == "opened":
+            self._opened(seat, *future.result())
+        elif kind == "looked":
+            seat.asked_at = None
+            seat.steps = future.result()[1]
+        elif kind == "stacks":
+            logger.error("%s", future.result())
+        else:
+            self._take(seat, seat.jobs.pop(ticket), *future.result())
+
+    # -- connecting and starting
+
+    def _connect(self) -> None:
+        if self._connection is not None:
+            return
+        import ray
+
+        self._connection = cluster_connection.connect()
+        # Behind Ray's own handler, so that it runs before it.
+        atexit.unregister(_leave)
+        atexit.register(_leave)
+        assert self._parts is not None
+        self._parcel = ray.put([_as_array(part) for part in self._parts])
+
+    def _fill_seats(self) -> None:
+        """Have as many actors as tasks, up to the width; they stay."""
+        wanted = min(self._width, len(self._jobs) + sum(len(seat.jobs) for seat in self._seats))
+        taken = {seat.number for seat in self._seats}
+        for number in count():
+            if len(self._seats) >= wanted:
+                return
+            if number not in taken:
+                self._start_seat(number, claims_cpu=True)
+
+    def _start_seat(self, number: int, *, claims_cpu: bool) -> None:
+        now = time.monotonic()
+        self._seats.append(ActorSeat(number, self._parcel, self._events.put, now, claims_cpu=claims_cpu))
+
+    def _opened(self, seat: ActorSeat, pid: int, host: str, broken: bytes | None) -> None:
+        seat.pid, seat.host = pid, host
+        if broken is None:
+            seat.is_ready = True
+            self._failed_starts = 0
+            return
+        # It can't unpickle its work: nor will another.
+        error = exception_of(pickle.loads(broken), seat.name)
+        error.add_note(f"feedline: {seat.name} could not unpickle the dataset and what goes with it")
+        self._dismiss(seat)
+        self._fail_waiting(error)
+
+    def _assign(self) -> None:
+        while self._jobs:
+            job = self._jobs[0]
+            alone = _is_suspect(job)
+            most = 1 if alone else TASKS_PER_ACTOR
+            ready = [seat for seat in self._seats if seat.is_ready and _has_room(seat, most)]
+            if not ready or (len(self._seats) > self._width and len(ready) == len(self._seats)):
+                return
+            self._jobs.popleft()
+            if job.line.cancelled:
+                continue
+            self._tickets += 1
+            seat = min(ready, key=lambda seat: len(seat.jobs))
+            seat.give(job, self._tickets, self._find_scribe() if alone and not self._is_async else None)
+
+    def _let_go(self) -> None:
+        """End actors that are too many."""
+        surplus = len(self._seats) - self._width
+        for seat in [seat for seat in reversed(self._seats) if not seat.jobs][: max(0, surplus)]:
+            self._dismiss(seat)
+
+    def _find_scribe(self) -> Any:
+        if self._scribe is None:
+            self._scribe = start_scribe()
+        return self._scribe
+
+    # -- results and deaths
+
+    def _take(self, seat: ActorSeat, job: Job, is_whole: bool, body: bytes, buffers: list[Any]) -> None:
+        if job.line.cancelled:
+            return
+        if not is_whole:
+            job.fail(
+                exception_of(pickle.loads(body), seat.name),
+                f"its task could not be unpickled by {seat.name}",
+            )
+            return
+        try:
+            facts: list[dict[str, Any]] = pickle.loads(body, buffers=[self._memory.own(b) for b in buffers])
+            outcomes = [outcome_of(fact, seat.name) for fact in facts]
+        except BaseException as error:  # user code of any kind runs in here
+            report = error if isinstance(error, Exception) else RuntimeError(repr(error))
+            job.fail(report, f"it came from {seat.name} and could not be unpickled")
+            return
+        job.deliver(outcomes)
+
+    def _hear_error(self, seat: ActorSeat, ticket: int, error: BaseException) -> None:
+        import ray
+
+        job = seat.jobs.get(ticket)
+        if isinstance(error, ray.exceptions.RayActorError):
+            self._bury(seat, _why(error))
+        elif job is None:
+            # An answer that can't come: of no use any more.
+            seat.kill()
+            self._bury(seat, _why(error))
+        elif isinstance(error, ray.exceptions.RayTaskError):
+            del seat.jobs[ticket]
+            job.fail(RuntimeError(f"{seat.name} could not return the batch: {error}"), seat.name)
+        else:
+            # Its result is lost: the machine that it lay on is gone.
+            del seat.jobs[ticket]
+            self._judge(job, seat, _why(error), None)
+
+    def _bury(self, seat: ActorSeat, why: str) -> None:
+        """An actor has ended: what it had goes to others."""
+        seat.is_gone = True
+        self._seats.remove(seat)
+        if self._end is not None:
+            return
+        logger.info("%s ended (%s)", seat.name, why)
+        if not seat.is_ready:
+            self._failed_starts += 1
+            if self._failed_starts >= MAX_TRIES:
+                self._failed_starts = 0
+                text = f"{seat.name} ended while it was started, as {MAX_TRIES - 1} others before it: {why}"
+                self._fail_waiting(WorkerDied(text, type_name="WorkerDied", exit_code=None))
+        for ticket, job in reversed(seat.jobs.items()):
+            self._judge(job, seat, why, self._last_begun(ticket, job))
+        seat.jobs.clear()
+
+    def _last_begun(self, ticket: int, job: Job) -> Any:
+        """Return the item that was begun last, if that was noted."""
+        import ray
+
+        if self._scribe is None or not _is_suspect(job):
+            return None
+        try:
+            return job.index_at(ray.get(self._scribe.last.remote(ticket), timeout=SCRIBE_SECONDS))
+        except (ray.exceptions.RayError, TimeoutError):
+            self._scribe = None
+            return None
+
+    def _judge(self, job: Job, seat: ActorSeat, why: str, index: Any) -> None:
+        """Queue `job` to be computed again, or end it with an error."""
+        if job.line.cancelled:
+            return
+        where = f"{seat.name}, which was replaced"
+        if seat.is_stuck:
+            if self._can_be_careful(job, index):
+                self._jobs.appendleft(job)
+            else:
+                text = f"for longer than its time limit (timeout={self._limit:g} s an item)"
+                job.fail(TimeoutError(f"the batch let nothing else run in its worker process {text}"), where)
+            return
+        job.tries += 1
+        if job.tries < MAX_TRIES:
+            self._jobs.appendleft(job)
+            return
+        last = "" if index is None else f"; item {index!r} was the last that it began"
+        job.fail(
+            WorkerDied(
+                f"{seat.name} ended with the batch, as {MAX_TRIES - 1} others before it{last} ({why})",
+                type_name="WorkerDied",
+                exit_code=None,
+                index=index,
+                worker=seat.number,
+                pid=seat.pid,
+            ),
+            where,
+        )
+
+    def _can_be_careful(self, job: Job, index: Any) -> bool:
+        """Have `job` computed item by item, `index` counted as timed out; false if that was of no use."""
+        if self._is_async:
+            return False
+        if index is None:
+            if job.careful is not None:
+                return False
+            job.careful = ()
+            return True
+        return job.add_stuck(index)
+
+    # -- looking after them
+
+    def _look_after(self) -> None:
+        now = time.monotonic()
+        if self._end is not None:
+            if now >= self._end or not cluster_connection.is_connected():
+                for seat in list(self._seats):
+                    self._dismiss(seat)
+            return
+        if self._connection is not None and cluster_connection.connection() != self._connection:
+            raise RuntimeError("Ray was shut down under the loader")
+        self._place(now)
+        if self._limit is not None:
+            for seat in list(self._seats):
+                self._check_heart(seat, now, self._limit)
+
+    def _place(self, now: float) -> None:
+        """Where all processors are taken, one actor does without: whoever holds them may be waiting for its batches."""
+        if not self._seats or any(seat.is_ready or not seat.claims_cpu for seat in self._seats):
+            return
+        seat = self._seats[0]
+        if now - seat.since > PLACE_SECONDS:
+            logger.warning(
+                "no Ray actor has got a free processor for %g s: one does without, the others wait for more",
+                PLACE_SECONDS,
+            )
+            self._dismiss(seat)
+            self._start_seat(seat.number, claims_cpu=False)
+
+    def _check_heart(self, seat: ActorSeat, now: float, limit: float) -> None:
+        if not seat.is_ready or not seat.jobs:
+            return
+        if self._fetches_together and seat.steps <= 1:
+            limit *= max(job.rows for job in seat.jobs.values())
+        if seat.asked_at is not None and now - seat.asked_at > limit + STUCK_GRACE_SECONDS:
+            seat.is_stuck = True
+            seat.kill()
+            self._bury(seat, "it let nothing else run")
+        else:
+            seat.ask(now)
+
+    def _begin_end(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        first = self._end is None
+        self._end = end if self._end is None else min(end, self._end)
+        self._jobs.clear()
+        if not first or not cluster_connection.is_connected():
+            return
+        for seat in list(self._seats):
+            if seat.is_ready:
+                seat.end()
+            else:
+                self._dismiss(seat)
+        if self._scribe is not None:
+            import ray
+
+            ray.kill(self._scribe)
+            self._scribe = None
+
+    def _dismiss(self, seat: ActorSeat) -> None:
+        """End an actor whose work is done."""
+        self._seats.remove(seat)
+        seat.is_gone = True
+        if cluster_connection.is_connected():
+            seat.kill()
+
+    def _fail_waiting(self, error: Exception) -> None:
+        """Nothing can be computed: every task that waits gets `error`."""
+        for job in self._jobs:
+            job.fail(error, None)
+        self._jobs.clear()
+
+    def _fail_everything(self, error: Exception) -> None:
+        """What was begun is lost as well; the next task begins anew, with a new connection if need be."""
+        for seat in self._seats:
+            seat.is_gone = True
+            self._jobs.extend(seat.jobs.values())
+        self._seats.clear()
+        self._connection = self._parcel = self._scribe = None
+        self._fail_waiting(error)
+
+
+def _is_suspect(job: Job) -> bool:
+    return job.tries > 0 or job.careful is not None
+
+
+def _has_room(seat: ActorSeat, most: int) -> bool:
+    return len(seat.jobs) < most and not any(map(_is_suspect, seat.jobs.values()))
+
+
+def _as_array(part: Any) -> Any:
+    """Return memory as Ray shares it without a copy for each actor."""
+    import numpy as np
+
+    return np.frombuffer(part, np.uint8)
+
+
+def _why(error: BaseException) -> str:
+    """Return the one sentence of Ray's report that tells what happened."""
+    text = " ".join(str(error).split())
+    found = re.search(r"(Worker exit type: .*?|The actor is dead because .*?)\.(?: |$)", text)
+    return found[1] if found else f"{type(error).__name__}: {text}"[:300]
+
+
+def _leave() -> None:
+    """At exit, before Ray's own end: close what datasets have open, cancel what is at work."""
+    deadline = time.monotonic() + EXIT_SECONDS
+    pools = list(_pools)
+    for pool in pools:
+        pool.close(END_SECONDS)
+    for pool in pools:
+        pool.join(deadline - time.monotonic())
