@@ -18,7 +18,7 @@ import numpy.typing as npt
 from feedline.collate.buffers import BatchMemory, BufferPool
 from feedline.collate.default import default_collate
 from feedline.loader.failures import Failure, as_batch_error, attach_note, is_ctrl_c
-from feedline.loader.fetch import ItemFailed, ItemLoader
+from feedline.loader.fetch import ItemFailed, ItemLoader, is_refusal
 from feedline.loader.groups import split_batch
 
 __all__ = ["BatchLoader", "MaskedBatch", "Outcome", "Task"]
@@ -53,6 +53,10 @@ class Task:
     items: Sequence[Any] | None = None
     #: Processor time that lanes spent on it, beside the thread that loads it.
     lane_cpu_seconds: float = 0.0
+    #: Time in which items were fetched before a worker had the task: awaited, or read from a stream.
+    fetch_seconds: float = 0.0
+    #: The same for each item that was awaited, all of them together.
+    flight_seconds: float = 0.0
 
     def single(self, offset: int) -> Task:
         """Return batch `offset` of a group as a task of its own."""
@@ -74,7 +78,10 @@ class Outcome:
         failures: items that failed.
         cause: what the last of them was raised with.
         fetch_seconds, transform_seconds, collate_seconds: where the time went.
+        flight_seconds: time that items were awaited, all of them together.
         cpu_seconds: processor time of the thread that loaded it.
+        began: when that was, by `perf_counter()`, behind `fetch_seconds` that passed before.
+        worker: who loaded it; empty for a batch that nobody had to.
     """
 
     # Most outcomes differ from this in two attributes: defaults in the class make them cheap.
@@ -86,7 +93,10 @@ class Outcome:
     fetch_seconds = 0.0
     transform_seconds = 0.0
     collate_seconds = 0.0
+    flight_seconds = 0.0
     cpu_seconds = 0.0
+    began = 0.0
+    worker = ""
 
     def __init__(self, number: int, value: Any = None, **others: Any) -> None:
         self.number = number
@@ -188,7 +198,13 @@ class BatchLoader:
             value = _masked(value, task.real, len(task.indices))
             return [
                 Outcome(
-                    task.number, value, indices=task.indices, fetch_seconds=seconds, cpu_seconds=cpu_seconds
+                    task.number,
+                    value,
+                    indices=task.indices,
+                    fetch_seconds=seconds,
+                    cpu_seconds=cpu_seconds,
+                    began=start,
+                    worker=run.worker,
                 )
             ]
         parts = split_batch(value, task.count, task.batch_size)
@@ -199,6 +215,8 @@ class BatchLoader:
                 indices=task.indices[offset * task.batch_size : (offset + 1) * task.batch_size],
                 fetch_seconds=seconds,
                 cpu_seconds=cpu_seconds,
+                began=start + offset * seconds,
+                worker=run.worker,
             )
             for offset, part in enumerate(parts)
         ]
@@ -207,6 +225,10 @@ class BatchLoader:
         if task.error is not None:
             return Outcome(task.number, error=task.error)
         outcome = Outcome(task.number)
+        outcome.worker = run.worker
+        if task.fetch_seconds:
+            # Also where all of them failed: that took time, too.
+            outcome.fetch_seconds, outcome.flight_seconds = task.fetch_seconds, task.flight_seconds
         failures: list[tuple[int, Failure, Exception]] = []
         try:
             self._fill(outcome, task, run, failures)
@@ -234,11 +256,11 @@ class BatchLoader:
         self, outcome: Outcome, task: Task, run: Run, failures: list[tuple[int, Failure, Exception]]
     ) -> None:
         memory = BatchMemory(self.pool, len(task.indices))
-        start = perf_counter()
+        outcome.began = start = perf_counter()
         items, indices, skipped, transform_seconds = self.items.load(task, run, memory, failures)
         fetched = perf_counter()
         outcome.transform_seconds = transform_seconds
-        outcome.fetch_seconds = fetched - start - transform_seconds
+        outcome.fetch_seconds += max(0.0, fetched - start - transform_seconds)
         outcome.indices = indices
         if not items and len(task.indices):
             outcome.empty = True
@@ -269,6 +291,8 @@ class BatchLoader:
     def failed_fetch(self, task: Task, error: BaseException, position: int) -> Outcome:
         """Return the outcome of a batch whose item at `position` could not be fetched in the calling thread."""
         report, failure = self.items.report(error, task, position, task.indices[position], None, Run().worker)
+        if is_refusal(error):
+            return Outcome(task.number, error=report)
         return Outcome(task.number, error=report, failures=(failure,), cause=report)
 
     def failed_collation(self, task: Task, error: BaseException) -> Outcome:

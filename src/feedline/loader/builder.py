@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from typing import Self
@@ -67,7 +67,7 @@ class LoaderBuilder:
         """What makes a batch of items."""
         return self._set(collate_fn=collate_fn)
 
-    def num_workers(self, num_workers: int, worker_type: str | None = None) -> Self:
+    def num_workers(self, num_workers: int | Literal["auto"], worker_type: str | None = None) -> Self:
         """Batches computed at once, and by which kind of worker."""
         return self._set(num_workers=num_workers, **({"worker_type": worker_type} if worker_type else {}))
 

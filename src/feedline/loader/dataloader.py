@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import threading
 import warnings
 import weakref
@@ -23,7 +25,7 @@ from feedline.loader.execution.choice import check_workers, make_executor
 from feedline.loader.execution.protocol import Executor, Session
 from feedline.loader.execution.serial import SerialExecutor, SerialSession
 from feedline.loader.execution.watchdog import WatchedSession
-from feedline.loader.failures import Failure, decide
+from feedline.loader.failures import ErrorPolicy, Failure, decide
 from feedline.loader.fetch import ItemLoader
 from feedline.loader.fill import FillSource
 from feedline.loader.groups import can_split
@@ -38,8 +40,10 @@ from feedline.loader.progress_bar import ProgressBar, require_progress
 from feedline.loader.report import report_text
 from feedline.loader.source import IterableSource, Source
 from feedline.loader.state import LoaderState, differences
-from feedline.loader.stats import Clock, LoaderStats, Tally
+from feedline.loader.stats import Clock, LoaderStats
 from feedline.loader.streams import DeferredPlan, StreamPlan, StreamSession
+from feedline.loader.telling import Telling
+from feedline.loader.trace import Trace
 from feedline.transforms.compose import Identity
 
 __all__ = ["DataLoader"]
@@ -58,7 +62,8 @@ class DataLoader:
         seed: for the order and for `context.rng`, 0 to 2**64 - 1. `None` draws entropy once and keeps it in the state.
         transform: applied to each item in the workers, as `f(item)` or `f(item, context)`.
         collate_fn: makes a batch of a list of items; default `feedline.default_collate`.
-        num_workers: batches that are computed at once; 0 computes in the calling thread.
+        num_workers: batches that are computed at once; 0 computes in the calling thread, `"auto"` finds out how many
+            are of use, while it runs, and changes nothing else.
         worker_type: `"thread"`, or `"process"` for items that hold the GIL (needs the extra `process`).
         item_concurrency: items of one batch that are loaded at once.
         prefetch_depth: batches that may wait, beyond those in progress.
@@ -103,7 +108,6 @@ class DataLoader:
         self._next = Position(0)
         self._standing: Position | Progress = self._next
         self._failures: list[Failure] = []
-        self._tally = Tally()
         self._closed = False
         self._warned = False
         self._locks: dict[int, threading.Lock] = {}
@@ -122,6 +126,9 @@ class DataLoader:
                 f"max_failures={options.max_failures} is a fraction of an epoch's items, and nobody knows how many a "
                 f"stream without a length has: give a count"
             )
+        kind = "stream" if is_stream(dataset) else "async" if self._is_async() else "map"
+        self.telling = Telling(options, kind)
+        self._tally = self.telling.tally
         self._template = self._make_source()
         self._entropy = fresh_seed() if options.seed is None else self._template.entropy
         self._arm()
@@ -195,13 +202,15 @@ class DataLoader:
         plan = self._deferred(reading)
         progress = Progress(self._source, plan, start)
         options, known = self.options, self._known(start.epoch)
-        session = self._executor().session(options.in_order, known)
+        executor, telling = self._executor(), self.telling
+        session = executor.session(options.in_order, known)
         if isinstance(plan, DeferredPlan) and isinstance(reading, StreamPlan):
             session = StreamSession(session, reading)
         if options.watchdog is not None and not isinstance(session, SerialSession):
             session = WatchedSession(session, options.watchdog)
         clock = Clock(self._tally)
-        return self._make_iterator(
+        bar = self._progress_bar(start, plan)
+        iterator = self._make_iterator(
             progress,
             plan,
             session,
@@ -214,9 +223,12 @@ class DataLoader:
             with_indices=with_indices,
             tally=self._tally,
             clock=clock,
-            bar=self._progress_bar(start, plan),
+            observers=[*telling.observers(start.epoch), *([] if bar is None else [bar])],
+            lookout=telling.lookout(executor),
             plain=None if start.ahead or known else self._plain_lane(plan, session, clock),
         )
+        telling.let_grow(iterator, executor)
+        return iterator
 
     def _warn_of_no_batch(self, start: Position, plan: Plan) -> None:
         if self._warned or start.units or not self.options.drop_last:
@@ -244,7 +256,7 @@ class DataLoader:
         return {
             failure.index: failure
             for failure in self._failures
-            if failure.epoch < epoch and decide(policy, failure) != "raise"
+            if failure.epoch < epoch and _is_left_out(policy, failure)
         }
 
     def _make_iterator(self, *parts: Any, **options: Any) -> DataLoaderIterator:
@@ -269,11 +281,11 @@ class DataLoader:
     def _pace(self, can_group: bool) -> Pace:
         options = self.options
         group = self._group_size() if can_group else 1
-        batches = options.num_workers + options.prefetch_depth if options.num_workers else 1
+        batches = self.telling.width + options.prefetch_depth if options.num_workers else 1
         return Pace(
             window=batches * group,
             group=group,
-            eager=options.num_workers > 0,
+            eager=options.num_workers != 0,
             max_bytes=options.prefetch_bytes,
             in_order=options.in_order,
         )
@@ -291,14 +303,14 @@ class DataLoader:
     def _plain_lane(self, plan: Plan, session: Session, clock: Clock) -> PlainLane | None:
         """Return the short cut, where one may be taken."""
         load, options = self._batches, self.options
-        if options.progress or self._hint() is not None:
+        if options.progress or self.telling.is_listened_to or self._hint() is not None:
             return None
         if not (isinstance(plan, OrderPlan) and plan.can_group):
             return None
         if type(session) is not SerialSession:
             # The usual way counts bytes, and what was delivered out of order.
             plain = options.in_order and options.prefetch_bytes is None
-            return Delivered(session.outcomes, self._tally) if plain else None
+            return Delivered(session.outcomes, self._tally, clock) if plain else None
         if load.take is not None:
             return PlainWhole(load, plan, self._group_size(), self._tally, clock)
         if load.is_plain and not callable(getattr(self.dataset, "__getitems__", None)):
@@ -344,7 +356,7 @@ class DataLoader:
         key = forks.generation()
         executor = self._executors.get(key)
         if executor is None:
-            made = make_executor(self._batches, self.options, self._is_async())
+            made = make_executor(self._batches, self.options, self._is_async(), self.telling.width)
             executor = self._executors.setdefault(key, made)
         return executor
 
@@ -515,7 +527,7 @@ class DataLoader:
 
     def stats(self) -> LoaderStats:
         """Return what this loader has done so far, in numbers; `str()` of it is a sentence."""
-        return self._tally.stats(self.options.num_workers, self.options.worker_type)
+        return self.telling.stats()
 
     def report(self) -> str:
         """Return one screen in plain words: which side waits, which stage is the bottleneck, what to change."""
@@ -523,7 +535,65 @@ class DataLoader:
             items = self._source.items(self.epoch)
         except Exception:  # a length that can't be had must not cost the report
             items = None
-        return report_text(self.stats(), items)
+        last = self._failures[-1] if self._failures else None
+        auto = self.telling.auto
+        return report_text(
+            self.stats(),
+            items,
+            None if last is None else f"item {last.index!r} of epoch {last.epoch}: {last.error}",
+            None if auto is None else auto.note,
+        )
+
+    def trace(self, path: str | os.PathLike[str]) -> Trace:
+        """Return a context manager that records what iterators made within it do, for https://ui.perfetto.dev.
+
+        Each worker has a track with the stages of its batches, your loop one with its waits and steps. The file is written
+        at the end, in one step.
+
+        Raises:
+            FileNotFoundError: the folder of `path` does not exist.
+
+        >>> loader = DataLoader(list(range(8)), batch_size=4, num_workers=2)
+        >>> with loader.trace("epoch.json"):
+        ...     for batch in loader:
+        ...         pass
+        """
+        return Trace(path, self)
+
+    def on_stats(self, callback: Callable[[LoaderStats], object], every: int = 100) -> Callable[[], None]:
+        """Let `callback(stats)` be called each `every` batches, and at the end of each epoch.
+
+        For monitors such as TensorBoard or Prometheus. It runs in the consumer's thread, from the next iterator on; an error
+        in it is logged once, and never ends a training. `stats.since(before)` gives the numbers of an interval.
+
+        Returns:
+            A function that takes the callback back, for iterators that are made later.
+
+        >>> loader = DataLoader(list(range(8)), batch_size=2)
+        >>> remove = loader.on_stats(lambda stats: print(stats.items), every=2)
+        >>> for batch in loader:
+        ...     pass
+        4
+        8
+        """
+        return self.telling.add_callback(callback, every)
+
+    def with_options(self, **changes: Any) -> DataLoader:
+        """Return another loader over the same dataset, at the same place, with some options changed.
+
+        Raises:
+            TypeError: there is no such option.
+            OptionError: it has no such value, or contradicts another.
+
+        >>> DataLoader([1, 2, 3], batch_size=2).with_options(num_workers=2).options.num_workers
+        2
+        """
+        other = type(self).__new__(type(self))
+        other.__setstate__(self._changed(changes))
+        return other
+
+    def _changed(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self.__getstate__(), "options": dataclasses.replace(self.options, **changes)}
 
     def close(self) -> None:
         """End workers and iterators; idempotent. The state stays readable."""
@@ -558,6 +628,13 @@ class DataLoader:
             if getattr(self.options, name) != getattr(defaults, name)
         ]
         return f"DataLoader({', '.join([type(self.dataset).__name__, *shown])})"
+
+
+def _is_left_out(policy: ErrorPolicy, failure: Failure) -> bool:
+    try:
+        return decide(policy, failure) != "raise"
+    except Exception:  # out of the user's policy: tried again, the item's batch will tell
+        return False
 
 
 class _StateMaker:

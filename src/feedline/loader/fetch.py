@@ -28,7 +28,7 @@ from feedline.transforms.protocol import ItemContext, RowSource, wants_context
 if TYPE_CHECKING:
     from feedline.loader.batch import Run, Task
 
-__all__ = ["ItemFailed", "ItemLoader", "Raised", "Rows", "refuse_awaitable"]
+__all__ = ["ItemFailed", "ItemLoader", "Raised", "Rows", "is_refusal", "refuse_awaitable"]
 
 _SKIPPED = object()
 _FETCH = -1
@@ -219,10 +219,12 @@ class _Batch:
                     f"{type(loader.dataset).__name__}.__getitems__ returned {count} items "
                     f"for {len(indices)} indices; it must return as many, in order"
                 )
+            if hasattr(items[0], "__await__"):
+                refuse_awaitable(items, loader.dataset)
         except BaseException as error:
             if self.run.is_ctrl_c(error):
                 raise
-            if loader.on_error != "raise" and not _is_refusal(error):
+            if loader.on_error != "raise" and not is_refusal(error):
                 return None
             report = as_batch_error(error, None)
             attach_note(
@@ -239,6 +241,8 @@ class _Batch:
         count = len(indices)
         if loader.item_concurrency > 1 and count > 1 and fetched is None:
             rows = loader.lanes().map(self._on_lanes(indices), count, loader.item_concurrency)
+            # Of all lanes together, while the batch took as long as one of them.
+            self.transform_seconds /= min(loader.item_concurrency, count)
         elif loader.timeout is None and not loader.reseed_globals:
             return self._quick_rows(indices, fetched)
         else:
@@ -374,7 +378,7 @@ class _Batch:
             item = self.run.fetch(index)
         else:
             item = loader.dataset[index]
-            if position == 0:
+            if hasattr(item, "__await__"):
                 refuse_awaitable([item], loader.dataset)
         transform = loader.transform
         if transform is None:
@@ -393,9 +397,11 @@ class _Batch:
         return item
 
     def _failed(self, error: BaseException, position: int, index: Any, place: int) -> tuple[Any, Any]:
+        if is_refusal(error):
+            # No matter of one item, and not for the policy: the dataset is of the wrong kind.
+            raise ItemFailed(self.loader.report(error, self.task, position, index, None, self.run.worker)[0])
         report, failure = self._record(error, position, index, place)
-        # An awaitable is no matter of one item: the dataset is of the wrong kind.
-        decision = "raise" if _is_refusal(error) else decide(self.loader.on_error, failure)
+        decision = decide(self.loader.on_error, failure)
         if decision == "raise":
             raise ItemFailed(report, position)
         return self._without(position, index, decision, report)
@@ -466,7 +472,8 @@ def refuse_awaitable(items: Sequence[Any], dataset: Any) -> None:
     raise refusal
 
 
-def _is_refusal(error: BaseException) -> bool:
+def is_refusal(error: BaseException) -> bool:
+    """Tell whether `error` is `refuse_awaitable`'s."""
     return type(error) is TypeError and _REFUSAL in error.__dict__
 
 

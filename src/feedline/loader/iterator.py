@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, NoReturn, Protocol
 
@@ -17,11 +17,12 @@ from feedline.loader import forks
 from feedline.loader.batch import Outcome
 from feedline.loader.execution.protocol import Session
 from feedline.loader.fill import check_targets, fill_from
+from feedline.loader.lookout import Lookout
+from feedline.loader.monitor import Observer
 from feedline.loader.ordering import Cursor, cursor_at
 from feedline.loader.plain import DETOUR, PlainLane
 from feedline.loader.plan import Plan
 from feedline.loader.progress import Progress
-from feedline.loader.progress_bar import ProgressBar
 from feedline.loader.stats import SIZED_EVERY, Clock, Tally, nbytes_of
 
 __all__ = ["DataLoaderIterator", "Pace"]
@@ -87,7 +88,8 @@ class DataLoaderIterator:
         tally: Tally,
         clock: Clock,
         plain: PlainLane | None = None,
-        bar: ProgressBar | None = None,
+        observers: Sequence[Observer] = (),
+        lookout: Lookout | None = None,
     ) -> None:
         self._progress = progress
         self._plan = plan
@@ -102,7 +104,8 @@ class DataLoaderIterator:
         self._tally = tally
         self._clock = clock
         self._plain = plain
-        self._bar = bar
+        self._observers = observers
+        self._lookout = lookout
         self._generation = forks.generation()
         self._submitted = progress.cursor.next
         self._hinted = progress.cursor.next
@@ -195,8 +198,12 @@ class DataLoaderIterator:
             and self._session.outcomes.peek(self._progress.cursor) is None
         ):
             # Nothing waits to be delivered: straight into the caller's memory.
+            start = perf_counter()
             rows = fill_from(self._fill_source, task.indices, targets)
             if rows is not None:
+                ended = perf_counter()
+                self._tally.fetch_seconds += ended - start
+                self._clock.waited(start, ended)
                 self._tally.batches += 1
                 self._tally.items += rows
                 self._progress.cursor = self._progress.cursor.after(task.number)
@@ -240,8 +247,9 @@ class DataLoaderIterator:
             self._tally.add(outcome)
             if not outcome.number % SIZED_EVERY:
                 self._tally.size(outcome.value)
-            if self._bar is not None:
-                self._bar.update(len(outcome.indices), self._tally)
+            self._clock.seen = perf_counter()
+            for observer in self._observers:
+                observer.received(outcome)
             if not outcome.empty:
                 self._following = following
                 return outcome
@@ -264,11 +272,23 @@ class DataLoaderIterator:
             self._refill(cursor)
             if self._at_end(cursor):
                 break
-            self._session.wait()
+            if self._lookout is None:
+                # The calling thread computes the batch in here.
+                sample = None if cursor.next % SIZED_EVERY else self._tally.begin_sample()
+                self._session.wait()
+                if sample is not None:
+                    self._tally.end_sample(sample)
+            else:
+                self._lookout.wait(self._session, self._in_progress(cursor))
             self._check_usable()
             outcome = self._session.outcomes.peek(cursor)
         self._clock.waited(start, perf_counter())
         return outcome
+
+    def _in_progress(self, cursor: Cursor) -> float:
+        """Return how many tasks workers have in hand, or wait for one."""
+        batches = self._submitted - cursor.next - len(cursor.ahead) - len(self._session.outcomes)
+        return batches / self._group
 
     def _at_end(self, cursor: Cursor) -> bool:
         end = self._plan.end()
@@ -346,8 +366,10 @@ class DataLoaderIterator:
         self._closed = self._closed or how
         # Not by the finalizer, which runs once: cut off by a Ctrl-C, this is done again.
         _leave(self._session, self._progress)
-        if self._bar is not None:
-            self._bar.close()
+        if self._lookout is not None:
+            self._lookout.look_at_memory()
+        for observer in self._observers:
+            observer.ended()
         # Another thread may be waiting in next(): it shall hear of it.
         self._session.notify()
 
@@ -362,6 +384,15 @@ class DataLoaderIterator:
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
+
+    def set_window(self, tasks: int) -> None:
+        """Let so many tasks be in progress or waiting from now on; nothing else changes."""
+        self._pace = pace = replace(self._pace, window=tasks * self._pace.group)
+        self._low = pace.window - pace.group + 1 if pace.eager else -1
+
+    def add_observer(self, observer: Observer) -> None:
+        """Let `observer` hear of the batches that are received from now on."""
+        self._observers = [*self._observers, observer]
 
     @property
     def progress(self) -> Progress:

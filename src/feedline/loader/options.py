@@ -16,8 +16,10 @@ from feedline.transforms.protocol import check_transform, wants_context
 
 __all__ = ["LoaderOptions", "WorkerType", "check_map_options", "check_stream_options"]
 
-WorkerType: TypeAlias = Literal["thread", "process"]
-WORKER_TYPES = ("thread", "process")
+WorkerType: TypeAlias = Literal["thread", "process", "ray"]
+WORKER_TYPES = ("thread", "process", "ray")
+#: Workers that `num_workers="auto"` starts with.
+FIRST_WORKERS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class LoaderOptions:
     seed: int | None = 0
     transform: Callable[..., Any] | None = None
     collate_fn: Callable[..., Any] | None = None
-    num_workers: int = 0
+    num_workers: int | Literal["auto"] = 0
     worker_type: WorkerType = "thread"
     item_concurrency: int = 1
     prefetch_depth: int = 2
@@ -59,7 +61,7 @@ class LoaderOptions:
             "shuffle": _boolean("shuffle", self.shuffle),
             "drop_last": _boolean("drop_last", self.drop_last),
             "seed": None if self.seed is None else check_seed(self.seed),
-            "num_workers": _integer("num_workers", self.num_workers, 0),
+            "num_workers": _workers(self.num_workers),
             "item_concurrency": _integer("item_concurrency", self.item_concurrency, 1),
             "prefetch_depth": _integer("prefetch_depth", self.prefetch_depth, 0),
             "prefetch_bytes": _optional(_integer, "prefetch_bytes", self.prefetch_bytes, 1),
@@ -81,6 +83,11 @@ class LoaderOptions:
         _check_samplers(self)
         _check_contradictions(self)
 
+    @property
+    def first_workers(self) -> int:
+        """How many workers a loader has at its start."""
+        return FIRST_WORKERS if self.num_workers == "auto" else self.num_workers
+
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Return the names of all options."""
@@ -97,6 +104,14 @@ def _integer(name: str, value: Any, least: int) -> int:
     if number < least:
         raise OptionError(f"{name} must be at least {least}, not {number}")
     return number
+
+
+def _workers(value: Any) -> int | Literal["auto"]:
+    if not isinstance(value, str):
+        return _integer("num_workers", value, 0)
+    if value != "auto":
+        raise OptionError(f"num_workers must be an int of at least 0, or 'auto', not {value!r}")
+    return "auto"
 
 
 def _optional(check: Callable[[str, Any, int], int], name: str, value: Any, least: int) -> int | None:

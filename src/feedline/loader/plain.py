@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from operator import length_hint
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from feedline.collate.buffers import BatchMemory
 from feedline.loader.batch import BatchLoader, Outcome, Task
 from feedline.loader.failures import is_ctrl_c
-from feedline.loader.fetch import refuse_awaitable
+from feedline.loader.fetch import is_refusal, refuse_awaitable
 from feedline.loader.groups import split_batch
 from feedline.loader.ordering import Window
 from feedline.loader.plan import OrderPlan
@@ -80,6 +80,7 @@ class PlainItems(PlainLane):
             place = 0
         rows = self._indices[place]
         dataset, positions = self._dataset, iter(rows)
+        begun = None if number % SIZED_EVERY else self._tally.begin_sample()
         start = perf_counter()
         try:
             items = [dataset[index] for index in positions]
@@ -88,7 +89,7 @@ class PlainItems(PlainLane):
         except BaseException as error:
             if is_ctrl_c(error):
                 raise
-            position = max(0, len(rows) - length_hint(positions) - 1)
+            position = 0 if is_refusal(error) else max(0, len(rows) - length_hint(positions) - 1)
             self._outcomes.put(self._load.failed_fetch(Task(number, self._plan.epoch, rows), error, position))
             return DETOUR
         fetched = perf_counter()
@@ -105,7 +106,8 @@ class PlainItems(PlainLane):
         tally.fetch_seconds += fetched - start
         tally.collate_seconds += ended - fetched
         self._clock.waited(start, ended)
-        if not number % SIZED_EVERY:
+        if begun is not None:
+            tally.sample_cpu(ended - start, tally.end_sample(begun))
             tally.size(value)
         self.rows = rows
         self.count = len(rows)
@@ -166,6 +168,7 @@ class PlainWhole(PlainLane):
         self.count = min(self._size, len(self._indices) - place * self._size)
         # Not kept: a batch's memory is free again when the user drops it.
         self._values[place] = None
+        self._clock.seen = perf_counter()
         return value
 
     @property
@@ -179,6 +182,7 @@ class PlainWhole(PlainLane):
         if task is None or task.error is not None:
             return False
         self._values = []
+        cpu = thread_time()
         start = perf_counter()
         try:
             value = self._take(task.indices, self._allocate)
@@ -190,6 +194,7 @@ class PlainWhole(PlainLane):
         ended = perf_counter()
         self._tally.fetch_seconds += ended - start
         self._clock.waited(start, ended)
+        self._tally.cpu_seconds += thread_time() - cpu
         self._tally.size(value, task.count)
         assert isinstance(task.indices, np.ndarray)
         self._first, self._values, self._indices = number, values, task.indices
@@ -199,9 +204,10 @@ class PlainWhole(PlainLane):
 class Delivered(PlainLane):
     """Batches that workers have put into the window, in order. They stay there until the iterator has moved on."""
 
-    def __init__(self, outcomes: Window[Outcome], tally: Tally) -> None:
+    def __init__(self, outcomes: Window[Outcome], tally: Tally, clock: Clock) -> None:
         self._outcomes = outcomes
         self._tally = tally
+        self._clock = clock
 
     def __call__(self, number: int) -> Any:
         """Return batch `number` if it is here, and there is nothing else to say about it."""
@@ -213,8 +219,11 @@ class Delivered(PlainLane):
         tally.transform_seconds += outcome.transform_seconds
         tally.collate_seconds += outcome.collate_seconds
         tally.cpu_seconds += outcome.cpu_seconds
+        if outcome.flight_seconds:
+            tally.flight_seconds += outcome.flight_seconds
         if not number % SIZED_EVERY:
             tally.size(outcome.value)
+        self._clock.seen = perf_counter()
         self.outcome = outcome
         self.rows = outcome.indices
         self.count = len(outcome.indices)

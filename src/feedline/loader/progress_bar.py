@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 from feedline.errors import MissingExtraError
+from feedline.loader.batch import Outcome
 from feedline.loader.stats import Tally
 
 __all__ = ["ProgressBar", "require_progress"]
@@ -42,24 +43,28 @@ class ProgressBar:
             unit_scale=True,
             dynamic_ncols=True,
         )
+        self._tally = tally
         self._wall = tally.wall_seconds
         self._waited = tally.wait_seconds
         self._told = monotonic()
 
-    def update(self, items: int, tally: Tally) -> None:
-        """Count `items` more."""
-        self._bar.update(items)
+    def received(self, outcome: Outcome) -> None:
+        """Count the items of a batch."""
+        self._bar.update(len(outcome.indices))
         now = monotonic()
         if now - self._told >= _REFRESH_SECONDS:
             self._told = now
-            self._tell(tally)
+            self._tell()
 
-    def _tell(self, tally: Tally) -> None:
+    def _tell(self) -> None:
+        tally = self._tally
         wall = tally.wall_seconds - self._wall
         if wall > 0:
             share = min(1.0, (tally.wait_seconds - self._waited) / wall)
             self._bar.set_postfix_str(f"waiting {share:.0%}", refresh=False)
 
-    def close(self) -> None:
+    def ended(self) -> None:
         """Leave the bar as it is; idempotent."""
+        if not self._bar.disable:
+            self._tell()
         self._bar.close()

@@ -1,23 +1,30 @@
 """What happened, in numbers: `Tally` counts, `LoaderStats` is what a user gets.
 
-Always on, and cheap: a few additions and clock readings a batch. Sizes are taken of every sixteenth batch.
+Always on, and cheap: a few additions and clock readings a batch. Sizes are taken of every sixteenth batch; what workers
+are at is looked up some twenty times a second, and only while the consumer waits anyhow (see `lookout`).
 """
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from time import perf_counter, thread_time
 from typing import Any
 
 from feedline.loader.batch import Outcome
+from feedline.loader.switches import voluntary_switches
 
-__all__ = ["SIZED_EVERY", "Clock", "LoaderStats", "Tally", "cores", "nbytes_of"]
+__all__ = ["SIZED_EVERY", "Clock", "LoaderStats", "Tally", "nbytes_of"]
 
 #: One batch in so many is measured for its size.
 SIZED_EVERY = 16
 
+#: What describes the loader as it is now, and can't be subtracted.
+_PRESENT = frozenset(
+    {"memory_bytes", "num_workers", "worker_type", "source", "item_concurrency", "prefetch_depth", "cores"}
+)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderStats:
     """What a loader has done since it was made.
 
@@ -26,29 +33,55 @@ class LoaderStats:
         items: rows in them.
         size_bytes: of the batches delivered, estimated from every sixteenth.
         failed_items, failed_batches: what could not be had.
+        epochs: that were begun.
         wall_seconds: from the first batch of each epoch being asked for to the last one being delivered.
         wait_seconds: of these, the consumer waited for data.
-        step_seconds: of these, the consumer did something else: a training step.
+        first_wait_seconds: of the waiting, for the first batch of an epoch.
+        step_seconds: of the wall time, the consumer did something else: a training step.
         fetch_seconds, transform_seconds, collate_seconds: spent loading, by all workers together.
-        cpu_seconds: processor time of the workers; 0 in the calling thread.
-        num_workers: how many there are.
+        flight_seconds: time that asynchronous items were awaited, all items together.
+        cpu_seconds: processor time spent loading; in the calling thread estimated from every sixteenth batch.
+        memory_bytes: what worker processes take of the memory (proportional set size), when that was last looked at.
+        looks: how often, while the consumer waited, was looked at what the workers do; without workers, batches of which
+            was noted what their time went into.
+        gil_looks: of these, some thread held the GIL.
+        worker_looks: workers there were in all looks together.
+        working_looks: of these, had a batch in hand.
+        asleep_looks: of these, did not use or want a processor: idle, or waiting for something.
+        num_workers: how many workers there are now.
         worker_type: `"thread"`, or whichever kind they are.
+        source: `"map"`, `"async"` or `"stream"`: the kind of dataset.
+        item_concurrency, prefetch_depth: the loader's options.
+        cores: processors that this process may use.
     """
 
-    batches: int
-    items: int
-    size_bytes: int
-    failed_items: int
-    failed_batches: int
-    wall_seconds: float
-    wait_seconds: float
-    step_seconds: float
-    fetch_seconds: float
-    transform_seconds: float
-    collate_seconds: float
-    cpu_seconds: float
-    num_workers: int
-    worker_type: str
+    batches: int = 0
+    items: int = 0
+    size_bytes: int = 0
+    failed_items: int = 0
+    failed_batches: int = 0
+    epochs: int = 0
+    wall_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    first_wait_seconds: float = 0.0
+    step_seconds: float = 0.0
+    fetch_seconds: float = 0.0
+    transform_seconds: float = 0.0
+    collate_seconds: float = 0.0
+    flight_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+    looks: int = 0
+    gil_looks: int = 0
+    worker_looks: float = 0.0
+    working_looks: float = 0.0
+    asleep_looks: float = 0.0
+    num_workers: int = 0
+    worker_type: str = "thread"
+    source: str = "map"
+    item_concurrency: int = 1
+    prefetch_depth: int = 2
+    cores: int = 1
 
     @property
     def items_per_second(self) -> float:
@@ -64,6 +97,44 @@ class LoaderStats:
     def loading_seconds(self) -> float:
         """Time spent in all three stages, by all workers together."""
         return self.fetch_seconds + self.transform_seconds + self.collate_seconds
+
+    @property
+    def gil_fraction(self) -> float | None:
+        """Share of the time that the GIL was held while the consumer waited, 0 to 1; `None` where nobody has looked."""
+        threads = self.worker_type == "thread" and (self.num_workers > 0 or self.source == "async")
+        return self.gil_looks / self.looks if self.looks and threads else None
+
+    @property
+    def working_fraction(self) -> float | None:
+        """Share of the workers that had a batch in hand while the consumer waited; `None` where nobody has looked."""
+        return min(1.0, self.working_looks / self.worker_looks) if self.worker_looks else None
+
+    @property
+    def blocked_fraction(self) -> float | None:
+        """Share of their time that workers with a batch in hand waited for something: a disk, a network, a lock, the GIL.
+
+        `None` where nobody has looked.
+        """
+        if not self.working_looks:
+            return None
+        idle = self.worker_looks - self.working_looks
+        return min(1.0, max(0.0, (self.asleep_looks - idle) / self.working_looks))
+
+    @property
+    def in_flight(self) -> float:
+        """Asynchronous items that were awaited at once, on average."""
+        return self.flight_seconds / self.wall_seconds if self.wall_seconds else 0.0
+
+    def since(self, earlier: LoaderStats) -> LoaderStats:
+        """Return what happened between `earlier` and this, in the same form.
+
+        >>> LoaderStats(items=50, wall_seconds=3.0).since(LoaderStats(items=30, wall_seconds=2.0)).items_per_second
+        20.0
+        """
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in values.keys() - _PRESENT:
+            values[name] = max(0, values[name] - getattr(earlier, name))
+        return LoaderStats(**values)
 
     def __str__(self) -> str:
         return (
@@ -83,70 +154,156 @@ class Tally:
         self.items = 0
         self.failed_batches = 0
         self.failed_items = 0
+        self.epochs = 0
+        self.waits = 0
         self.fetch_seconds = 0.0
         self.transform_seconds = 0.0
         self.collate_seconds = 0.0
+        self.flight_seconds = 0.0
         self.cpu_seconds = 0.0
         self.wait_seconds = 0.0
+        self.first_wait_seconds = 0.0
         self.wall_seconds = 0.0
+        self.memory_bytes = 0
+        self.looks = 0
+        self.gil_looks = 0
+        self.worker_looks = 0.0
+        self.working_looks = 0.0
+        self.asleep_looks = 0.0
+        #: Of the newest iterator; what lies behind its last wait is counted when somebody asks.
+        self.clock: Clock | None = None
         self._sized_batches = 0
         self._sized_bytes = 0
+        self._sampled_seconds = 0.0
+        self._sampled_cpu_seconds = 0.0
 
     def add(self, outcome: Outcome) -> None:
         """Count one batch."""
         self.batches += 1
         self.items += len(outcome.indices)
-        self.fetch_seconds += outcome.fetch_seconds
-        self.transform_seconds += outcome.transform_seconds
-        self.collate_seconds += outcome.collate_seconds
-        self.cpu_seconds += outcome.cpu_seconds
+        self.add_times(outcome)
         if outcome.error is not None:
             self.failed_batches += 1
         if outcome.failures:
             self.failed_items += len(outcome.failures)
+
+    def add_times(self, outcome: Outcome) -> None:
+        """Count where the time of one batch went."""
+        self.fetch_seconds += outcome.fetch_seconds
+        self.transform_seconds += outcome.transform_seconds
+        self.collate_seconds += outcome.collate_seconds
+        self.cpu_seconds += outcome.cpu_seconds
+        if outcome.flight_seconds:
+            self.flight_seconds += outcome.flight_seconds
 
     def size(self, value: Any, batches: int = 1) -> None:
         """Take the size of `value`, so many batches, as an example."""
         self._sized_batches += batches
         self._sized_bytes += nbytes_of(value)
 
-    def stats(self, num_workers: int, worker_type: str) -> LoaderStats:
-        """Return the sums so far."""
+    def begin_sample(self) -> tuple[float, float, int | None]:
+        """Begin to take a batch that is loaded in the calling thread as an example of what the time goes into."""
+        switches = None if voluntary_switches is None else voluntary_switches()
+        return perf_counter(), thread_time(), switches
+
+    def end_sample(self, begun: tuple[float, float, int | None]) -> float:
+        """Count the example: processor time, and time in which it waited; return the processor time."""
+        start, cpu, switches = begun
+        seconds, cpu_seconds = perf_counter() - start, thread_time() - cpu
+        never_slept = voluntary_switches is not None and voluntary_switches() == switches
+        self.looks += 1
+        self.worker_looks += 1
+        self.working_looks += 1
+        # What never slept was held up by other programs, if it was late.
+        if not never_slept and seconds > 0:
+            self.asleep_looks += max(0.0, 1 - cpu_seconds / seconds)
+        return cpu_seconds
+
+    def sample_cpu(self, seconds: float, cpu_seconds: float) -> None:
+        """Estimate the processor time of batches whose own was not measured by one that took `seconds`."""
+        self._sampled_seconds += seconds
+        self._sampled_cpu_seconds += cpu_seconds
+
+    def _cpu(self) -> float:
+        if not self._sampled_seconds:
+            return self.cpu_seconds
+        loading = self.fetch_seconds + self.transform_seconds + self.collate_seconds
+        return self.cpu_seconds + loading * min(1.0, self._sampled_cpu_seconds / self._sampled_seconds)
+
+    def stats(self, **present: Any) -> LoaderStats:
+        """Return the sums so far; `present` is what the loader is now: its workers and options."""
         each = self._sized_bytes / self._sized_batches if self._sized_batches else 0.0
+        wall = self.wall_seconds + (0.0 if self.clock is None else self.clock.pending())
         return LoaderStats(
             batches=self.batches,
             items=self.items,
             size_bytes=round(each * self.batches),
             failed_items=self.failed_items,
             failed_batches=self.failed_batches,
-            wall_seconds=self.wall_seconds,
+            epochs=self.epochs,
+            wall_seconds=wall,
             wait_seconds=self.wait_seconds,
-            step_seconds=max(0.0, self.wall_seconds - self.wait_seconds),
+            first_wait_seconds=self.first_wait_seconds,
+            step_seconds=max(0.0, wall - self.wait_seconds),
             fetch_seconds=self.fetch_seconds,
             transform_seconds=self.transform_seconds,
             collate_seconds=self.collate_seconds,
-            cpu_seconds=self.cpu_seconds,
-            num_workers=num_workers,
-            worker_type=worker_type,
+            flight_seconds=self.flight_seconds,
+            cpu_seconds=self._cpu(),
+            memory_bytes=self.memory_bytes,
+            looks=self.looks,
+            gil_looks=self.gil_looks,
+            worker_looks=self.worker_looks,
+            working_looks=self.working_looks,
+            asleep_looks=self.asleep_looks,
+            **present,
         )
 
 
 class Clock:
-    """The time of one iterator, added to a tally: between calls it is the consumer's, within them it is waited for."""
+    """The time of one iterator, added to a tally: between calls it is the consumer's, within them it is waited for.
 
-    __slots__ = ("_tally", "touched")
+    Attributes:
+        touched: when it was last read for a wait; `None` before the first batch was asked for.
+        seen: when the last batch was handed out. Whoever hands one out sets it, which is all that this costs.
+    """
+
+    __slots__ = ("_tally", "seen", "touched")
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
-        #: When it was last read; `None` before the first batch was asked for.
         self.touched: float | None = None
+        self.seen = 0.0
 
     def waited(self, start: float, end: float) -> None:
         """The consumer waited from `start` to `end`; what lies between the last call and `start` was its own."""
         tally = self._tally
+        tally.waits += 1
         tally.wait_seconds += end - start
-        tally.wall_seconds += end - (start if self.touched is None else self.touched)
-        self.touched = end
+        touched = self.touched
+        if touched is None:
+            self._begin(start, end)
+        else:
+            tally.wall_seconds += end - touched
+        self.touched = self.seen = end
+
+    def _begin(self, start: float, end: float) -> None:
+        tally = self._tally
+        tally.epochs += 1
+        tally.first_wait_seconds += end - start
+        tally.wall_seconds += end - start
+        before, tally.clock = tally.clock, self
+        if before is not None:
+            before.settle()
+
+    def pending(self) -> float:
+        """Return the seconds from the last wait to the last batch that was handed out."""
+        return 0.0 if self.touched is None else max(0.0, self.seen - self.touched)
+
+    def settle(self) -> None:
+        """Count these: another iterator takes over."""
+        self._tally.wall_seconds += self.pending()
+        self.touched = self.seen
 
 
 def nbytes_of(value: Any) -> int:
@@ -159,10 +316,3 @@ def nbytes_of(value: Any) -> int:
     if isinstance(size, int):
         return size
     return len(value) if isinstance(value, (bytes, bytearray, str)) else 0
-
-
-def cores() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

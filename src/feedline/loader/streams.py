@@ -13,6 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sized
 from queue import SimpleQueue
+from time import perf_counter
 from typing import Any
 
 from feedline.datasets.kind import dataset_kind
@@ -252,10 +253,12 @@ class StreamPlan:
     def task(self, number: int, count: int = 1) -> Task | None:
         """Return batch `number`, reading on as far as it needs; `None` past the end."""
         while self._following <= number and self._end is None:
+            start = perf_counter()
             task = self._read_batch()
             if task is None:
                 self._end = self._following
             else:
+                task.fetch_seconds = perf_counter() - start
                 self._keep(task)
         return self._tasks.get(number)
 

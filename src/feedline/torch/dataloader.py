@@ -223,7 +223,7 @@ class DataLoader(feedline.DataLoader):
         super()._arm()
         options, base = self.options, self._batches
         collate = base.collate_fn
-        self._packs = options.worker_type == "process" and options.num_workers > 0
+        self._packs = options.worker_type == "process" and options.first_workers > 0
         if self._packs and collate is not None:
             collate = PackedCollate(collate)
         load = TorchBatchLoader(base.items, collate, single_items=base.single_items, whole=False)
@@ -231,7 +231,7 @@ class DataLoader(feedline.DataLoader):
             load.take = load.find_take()
         seed = self._present_seed()
         key = int.from_bytes(derive_key("torch base seed", seed, 0, size=8), "little")
-        load.setup = WorkerSetup(options.num_workers, key >> 1, self.worker_init_fn)
+        load.setup = WorkerSetup(options.first_workers, key >> 1, self.worker_init_fn)
         self._batches = load
 
     def _present_seed(self) -> int:
@@ -384,6 +384,9 @@ class DataLoader(feedline.DataLoader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"arguments": self._arguments, "state": self.state_dict()}
+
+    def _changed(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self.__getstate__(), "arguments": {**self._arguments, **changes}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["arguments"])  # type: ignore[misc]

@@ -18,18 +18,26 @@ def check_workers(options: LoaderOptions) -> None:
         from feedline.loader.execution.processes import check_processes
 
         check_processes()
+    elif options.worker_type == "ray" and options.num_workers:
+        from feedline.loader.execution.cluster import check_ray
+
+        check_ray()
 
 
-def make_executor(load: BatchLoader, options: LoaderOptions, is_async: bool) -> Executor:
-    """Return a new executor; it starts nothing before its first task."""
+def make_executor(load: BatchLoader, options: LoaderOptions, is_async: bool, width: int) -> Executor:
+    """Return a new executor with `width` workers; it starts nothing before its first task."""
     if options.worker_type == "process" and options.num_workers:
         from feedline.loader.execution.processes import ProcessesExecutor
 
-        return ProcessesExecutor(load, options.num_workers, options.watchdog is not None)
+        return ProcessesExecutor(load, width, options.watchdog is not None)
+    if options.worker_type == "ray" and options.num_workers:
+        from feedline.loader.execution.cluster import RayExecutor
+
+        return RayExecutor(load, width)
     if is_async:
         from feedline.loader.execution.event_loop import EventLoopExecutor
 
-        return EventLoopExecutor(load, options.num_workers)
+        return EventLoopExecutor(load, width)
     if options.num_workers == 0:
         return SerialExecutor(load)
-    return ThreadsExecutor(load, options.num_workers)
+    return ThreadsExecutor(load, width)

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import islice
+from time import perf_counter
 from typing import Any
 
 from feedline.loader.batch import Task
@@ -52,6 +53,10 @@ class FeedBatch:
         self.deliver = deliver
         self.next = 0
         self.limit = len(self.indices)
+        self.is_finished = False
+        #: When its first item was begun, and how long all of them together were awaited.
+        self.began = 0.0
+        self.flight_seconds = 0.0
         #: Slots that await an item of it, by position.
         self.flying: dict[int, _Slot] = {}
 
@@ -113,6 +118,11 @@ class Feeder:
         self._pending.append(batch)
         self._wake(len(batch.indices))
 
+    def resize(self, batches: int) -> None:
+        """Await so many batches at a time from now on."""
+        self._batches = batches
+        self._wake(sum(batch.limit - batch.next for batch in self._pending))
+
     def _wake(self, wanted: int) -> None:
         while wanted > 0 and self._idle:
             future = self._idle.popleft()
@@ -136,6 +146,8 @@ class Feeder:
             batch, position = work
             batch.flying[position] = slot
             self._flying.add(batch)
+            start = perf_counter()
+            batch.began = batch.began or start
             item: Any
             try:
                 item = await (self._fetch_all(batch) if self._whole else self._fetch(batch.indices[position]))
@@ -143,6 +155,7 @@ class Feeder:
                 if self._closing:
                     raise
                 item = Raised(error)
+            batch.flight_seconds += perf_counter() - start
             await self._forgive(slot)
             del batch.flying[position]
             self._landed(batch, position, item)
@@ -230,8 +243,13 @@ class Feeder:
 
     def _finish(self, batch: FeedBatch) -> None:
         self._flying.discard(batch)
-        if not batch.cancelled():
-            batch.deliver(batch.task, batch.items)
+        # After an error a batch may be done while it still stands in the row: it is handed on once.
+        if not batch.is_finished and not batch.cancelled():
+            batch.is_finished = True
+            task = batch.task
+            task.fetch_seconds = perf_counter() - batch.began if batch.began else 0.0
+            task.flight_seconds = batch.flight_seconds
+            batch.deliver(task, batch.items)
 
     def drop_cancelled(self) -> None:
         """Cancel what is in flight for batches that nobody waits for."""

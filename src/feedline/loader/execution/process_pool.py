@@ -145,6 +145,14 @@ class ProcessPool:
         line.cancel()
         self._order("cancel", line)
 
+    def resize(self, num_workers: int) -> None:
+        """Have so many workers from now on."""
+        self._order("resize", num_workers)
+
+    def process_ids(self) -> list[int]:
+        """Return the processes that run, as far as they are known yet."""
+        return [seat.pid for seat in list(self._seats) if seat.pid is not None]
+
     def dump_stacks(self) -> None:
         """Have every worker write the stacks of its threads to stderr."""
         self._order("dump", None)
@@ -221,6 +229,8 @@ class ProcessPool:
         if self._end is None:
             self._fill_seats()
             self._assign()
+            for seat in self._seats:
+                seat.leave()
         self._poll()
         self._look_after()
         return True
@@ -239,11 +249,20 @@ class ProcessPool:
                 self._jobs = deque(job for job in self._jobs if job.line is not what)
                 for seat in self._seats:
                     seat.cancel(what)
+            elif kind == "resize":
+                self._resize(what)
             elif kind == "dump":
                 for seat in self._seats:
                     self._signal(seat, self._dump_signal)
             elif kind == "close":
                 self._begin_end(what)
+
+    def _resize(self, num_workers: int) -> None:
+        """Let the last of the workers that are too many leave, or those stay that have not left yet."""
+        self._num_workers = num_workers
+        staying = [seat for seat in self._seats if not seat.is_leaving]
+        for seat in staying[num_workers:]:
+            seat.is_leaving = True
 
     def _begin_end(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -271,7 +290,8 @@ class ProcessPool:
             return
         taken = {seat.number for seat in self._seats}
         for number in count():
-            if len(self._seats) >= min(self._num_workers, wanted):
+            staying = sum(not seat.is_leaving for seat in self._seats)
+            if staying >= min(self._num_workers, wanted):
                 return
             if number not in taken:
                 try:
@@ -285,7 +305,11 @@ class ProcessPool:
 
     def _assign(self) -> None:
         while self._jobs:
-            ready = [seat for seat in self._seats if seat.is_ready and len(seat.jobs) < TASKS_PER_WORKER]
+            ready = [
+                seat
+                for seat in self._seats
+                if seat.is_ready and not seat.is_leaving and len(seat.jobs) < TASKS_PER_WORKER
+            ]
             if not ready:
                 return
             seat = min(ready, key=lambda seat: len(seat.jobs))

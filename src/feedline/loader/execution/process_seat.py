@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feedline.loader.batch import Outcome
 from feedline.loader.execution.channel import Inbox, Outbox
 from feedline.loader.execution.control import ControlPage
 from feedline.loader.execution.job import Job
-from feedline.loader.execution.portable import PortableError
 from feedline.loader.execution.process_worker import Assignment, Result, join_parts, split_parts
+from feedline.loader.execution.returned import exception_of, outcome_of
 from feedline.loader.execution.shared_memory import Block, forks_begun
 from feedline.loader.execution.template_process import TemplateProcess
 from feedline.loader.execution.threads import Line
@@ -36,6 +35,7 @@ class Seat:
         is_gone: its socket is closed.
         is_stuck: it was killed for that.
         is_broken: it has said that it can't work.
+        is_leaving: it gets nothing more, and ends after what it has.
 
     Raises:
         OSError: no descriptor, or no memory, can be had.
@@ -46,7 +46,8 @@ class Seat:
         self.pid: int | None = None
         self.jobs: dict[int, Job] = {}
         self.again: list[Job] = []
-        self.is_ready = self.is_gone = self.is_stuck = self.is_broken = False
+        self.is_ready = self.is_gone = self.is_stuck = self.is_broken = self.is_leaving = False
+        self._has_left = False
         self.page = ControlPage()
         assert self.page.descriptor is not None
         try:
@@ -149,9 +150,8 @@ class Seat:
             job.in_plain = True
             self._refuse(head, job)
         elif head.broken is not None:
-            error = head.broken.unpack(self.name)
             job.fail(
-                error if isinstance(error, Exception) else RuntimeError(repr(error)),
+                exception_of(head.broken, self.name),
                 f"its task could not be unpickled by {self.name}",
             )
         else:
@@ -203,7 +203,7 @@ class Seat:
     def _deliver(self, job: Job, body: memoryview, buffers: list[Any]) -> None:
         try:
             facts: list[dict[str, Any]] = pickle.loads(body, buffers=buffers)
-            outcomes = [_outcome(fact, self.name) for fact in facts]
+            outcomes = [outcome_of(fact, self.name) for fact in facts]
         except BaseException as error:  # user code of any kind runs in here
             report = error if isinstance(error, Exception) else RuntimeError(repr(error))
             job.fail(report, f"it came from {self.name} and could not be unpickled")
@@ -227,6 +227,12 @@ class Seat:
             except OSError:
                 self.is_gone = True
 
+    def leave(self) -> None:
+        """Let the worker end, if it is to leave and has nothing in hand."""
+        if self.is_leaving and self.is_ready and not self.jobs and not self._has_left:
+            self._has_left = True
+            self.end()
+
     def is_silent(self, now: float, seconds: float) -> bool:
         """Tell whether the worker has a task at work and nothing in it has got to run for `seconds`."""
         beats = self.page.heart
@@ -241,18 +247,3 @@ class Seat:
         self._inbox.close()
         self._channel.close()
         self.is_gone = True
-
-
-def _outcome(facts: dict[str, Any], worker: str) -> Outcome:
-    outcome = Outcome(**facts)
-    error, cause = outcome.error, outcome.cause
-    if isinstance(error, PortableError):
-        outcome.error = _as_exception(error, worker)
-    if isinstance(cause, PortableError):
-        outcome.cause = outcome.error if cause is error else _as_exception(cause, worker)
-    return outcome
-
-
-def _as_exception(error: PortableError, worker: str) -> Exception:
-    unpacked = error.unpack(worker)
-    return unpacked if isinstance(unpacked, Exception) else RuntimeError(repr(unpacked))

@@ -3,6 +3,8 @@
 | | method | called |
 | --- | --- | --- |
 | `Executor` | `session(known) -> Session` | once per iterator; starts nothing |
+| | `places() -> list[str]` | when somebody looks what workers do: the `stat` file of each in `/proc` |
+| | `resize(width)` | by the loader, to have more or fewer workers from now on |
 | | `close()` | when the loader is closed or gone; idempotent; waits for nothing |
 | `Session` | `submit(task)` | by the iterator's thread; returns at once |
 | | `wait(seconds)` | until something more has come, or the time is over |
@@ -58,6 +60,14 @@ class Executor(Protocol):
 
     def session(self, in_order: bool, known: Known) -> Session:
         """Return a new session; nothing is started before its first task."""
+        ...
+
+    def places(self) -> list[str]:
+        """Return the file of each worker that runs in which Linux tells its state."""
+        ...
+
+    def resize(self, width: int) -> None:
+        """Have `width` workers: more are started when tasks come, those that are too many end after their task."""
         ...
 
     def close(self) -> None:

@@ -19,6 +19,13 @@ class SerialExecutor:
         """Return a session."""
         return SerialSession(self._load, in_order, known)
 
+    def places(self) -> list[str]:
+        """There are no workers."""
+        return []
+
+    def resize(self, width: int) -> None:
+        """There are none, however many are asked for."""
+
     def close(self) -> None:
         """End the threads for items, if there were any."""
         self._load.close()

@@ -23,6 +23,9 @@ from feedline.loader.ordering import Window
 
 __all__ = ["Line", "ThreadsExecutor"]
 
+#: In the place of a task: the worker that draws it ends.
+_RETIRE = "retire"
+
 _alive: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 _queues: weakref.WeakSet[_Shared] = weakref.WeakSet()
 
@@ -33,8 +36,12 @@ class _Shared:
     def __init__(self, load: BatchLoader, fetch: Callable[[Any], Any] | None) -> None:
         self.load = load
         self.fetch = fetch
-        self.queue: SimpleQueue[tuple[Line, Task] | None] = SimpleQueue()
+        self.queue: SimpleQueue[tuple[Line, Task] | str | None] = SimpleQueue()
         self.closed = False
+        self.lock = threading.Lock()
+        self.threads: list[threading.Thread] = []
+        #: How many of them are asked to end, and have not heard of it yet.
+        self.retiring = 0
 
 
 class Line:
@@ -76,6 +83,11 @@ def _work(shared: _Shared, name: str) -> None:
             # One token ends all, however many there are: a Ctrl-C may have cut off that one of them was counted.
             queue.put(None)
             return
+        if isinstance(entry, str):
+            with shared.lock:
+                shared.retiring -= 1
+                shared.threads.remove(threading.current_thread())
+            return
         line, task = entry
         if not line.cancelled:
             run = Run(name, cancelled=line.is_cancelled, fetch=shared.fetch, known=line.known)
@@ -101,8 +113,7 @@ class ThreadsExecutor:
     ) -> None:
         self._num_workers = num_workers
         self._shared = _Shared(load, fetch)
-        self._threads: list[threading.Thread] = []
-        self._lock = threading.Lock()
+        self._started = 0
         self._finalizer = weakref.finalize(self, _end, self._shared)
 
     def session(self, in_order: bool, known: Known) -> ThreadsSession:
@@ -111,21 +122,40 @@ class ThreadsExecutor:
 
     def queue(self, line: Line, task: Task) -> None:
         """Hand `task` to the workers, starting one if not all are there."""
-        if len(self._threads) < self._num_workers:
-            with self._lock:
-                if len(self._threads) < self._num_workers:
+        shared = self._shared
+        if len(shared.threads) - shared.retiring < self._num_workers:
+            with shared.lock:
+                if len(shared.threads) - shared.retiring < self._num_workers:
                     self._start_one()
-        self._shared.queue.put((line, task))
+        shared.queue.put((line, task))
 
     def _start_one(self) -> None:
-        name = f"feedline-worker-{len(self._threads)}"
+        number, shared = self._started, self._shared
         thread = threading.Thread(
-            target=_work, args=(self._shared, f"worker thread {len(self._threads)}"), name=name, daemon=True
+            target=_work,
+            args=(shared, f"worker thread {number}"),
+            name=f"feedline-worker-{number}",
+            daemon=True,
         )
         thread.start()
-        self._threads.append(thread)
+        self._started += 1
+        shared.threads.append(thread)
         _alive.add(thread)
-        _queues.add(self._shared)
+        _queues.add(shared)
+
+    def places(self) -> list[str]:
+        """Return where the state of each worker thread stands."""
+        return [f"/proc/self/task/{thread.native_id}/stat" for thread in list(self._shared.threads)]
+
+    def resize(self, width: int) -> None:
+        """Have `width` threads: one more is started with each task, those that are too many end after what is queued."""
+        shared = self._shared
+        with shared.lock:
+            self._num_workers = width
+            surplus = len(shared.threads) - shared.retiring - width
+            for _ in range(surplus):
+                shared.retiring += 1
+                shared.queue.put(_RETIRE)
 
     def close(self) -> None:
         """Let the workers end after their item; does not wait."""

@@ -28,6 +28,8 @@ class WatchedSession:
     def __init__(self, inner: Session, seconds: float) -> None:
         self._inner = inner
         self._seconds = seconds
+        #: How long nothing has come.
+        self._waited = 0.0
         self.outcomes: Window[Outcome] = inner.outcomes
 
     def submit(self, task: Task) -> None:
@@ -36,12 +38,15 @@ class WatchedSession:
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait for the next task to end, and tell if that takes too long."""
-        if seconds is not None and seconds < self._seconds:
-            self._inner.wait(seconds)
-            return
         before, start = len(self.outcomes), time.monotonic()
-        self._inner.wait(self._seconds)
-        if len(self.outcomes) == before and time.monotonic() - start >= self._seconds:
+        patience = self._seconds - self._waited
+        self._inner.wait(patience if seconds is None else min(seconds, patience))
+        if len(self.outcomes) != before:
+            self._waited = 0.0
+            return
+        self._waited += time.monotonic() - start
+        if self._waited >= self._seconds:
+            self._waited = 0.0
             self._tell()
 
     def _tell(self) -> None:
