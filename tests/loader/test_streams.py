@@ -1,0 +1,289 @@
+"""Streams load: in order by one reader, whatever the workers; shared out by position; and they end as they end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import numpy as np
+import pytest
+
+from feedline import DataLoader, IterableDataset, OptionError, StateError, WorkerError, shuffle_buffer
+from loading import DEADLINE, CountingStream, SeekableStream, draw_with_context, results
+
+WORKERS = pytest.mark.parametrize("workers", [0, 1, 3])
+
+
+@WORKERS
+def test_items_come_in_order_with_indices_of_the_whole_stream(workers) -> None:
+    with DataLoader(CountingStream(10), 4, num_workers=workers, transform=draw_with_context) as loader:
+        found = list(loader.iter_with_indices())
+    assert [indices for indices, _ in found] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [batch["index"] for _, batch in found] == [list("0123"), list("4567"), list("89")]
+
+
+@WORKERS
+def test_one_reader_reads_and_reads_no_further_than_it_must(workers) -> None:
+    readers, taken = set(), []
+
+    class Watched(IterableDataset):
+        def __iter__(self):
+            for number in range(1000):
+                readers.add(threading.get_ident())
+                taken.append(number)
+                yield number
+
+    with DataLoader(Watched(), 2, num_workers=workers, prefetch_depth=1) as loader:
+        iterator = iter(loader)
+        assert taken == []
+        for _ in range(5):
+            next(iterator)
+        assert len(readers) == 1
+        assert len(taken) <= 2 * (5 + workers + 1)
+        assert (threading.get_ident() in readers) is (workers == 0)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: iter(range(7)), lambda: (n for n in range(7)), lambda: map(int, "0123456")]
+)
+def test_any_iterable_is_a_stream_and_a_one_shot_iterator_warns_once(make) -> None:
+    loader = DataLoader(make(), 3)
+    assert [batch.tolist() for batch in loader] == [[0, 1, 2], [3, 4, 5], [6]]
+    with pytest.warns(UserWarning, match="is an iterator and used up: this epoch may be empty") as caught:
+        assert list(loader) == []
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert list(loader) == []
+
+
+@WORKERS
+@pytest.mark.parametrize("fails_at", [0, 3, 4, 9])
+def test_an_error_ends_the_stream_behind_a_short_batch(fails_at, workers) -> None:
+    with DataLoader(CountingStream(10, fails_at), 4, num_workers=workers) as loader:
+        iterator = loader.iter_with_indices()
+        found = results(iterator)
+        assert next(iterator, None) is None
+    before = [tuple(range(k, min(k + 4, fails_at))) for k in range(0, fails_at, 4)]
+    assert [result.indices for result in found] == [*before, None]
+    kind, arguments, _, notes = found[-1].value
+    assert (kind, arguments) == (OSError, ("the wire is cut", fails_at))
+    assert notes == [f"feedline: the stream failed at item {fails_at}, epoch 0"] or notes[0].startswith(
+        f"feedline: the stream failed at item {fails_at}"
+    )
+
+
+@WORKERS
+@pytest.mark.parametrize("kind", [SystemExit, StopAsyncIteration, GeneratorExit])
+def test_what_would_end_the_program_is_an_error_of_the_stream(kind, workers) -> None:
+    class Ending(IterableDataset):
+        def __iter__(self):
+            yield 1
+            raise kind("from a stream")
+
+    with DataLoader(Ending(), 1, num_workers=workers) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        with pytest.raises((WorkerError, RuntimeError), match="out of user code"):
+            next(iterator)
+        assert next(iterator, None) is None
+
+
+def test_a_stream_that_can_not_start_says_so_at_once() -> None:
+    class Closed(IterableDataset):
+        def __iter__(self):
+            raise OSError("nobody listens")
+
+    loader = DataLoader(Closed(), 2)
+    for _ in range(2):
+        with pytest.raises(OSError, match="nobody listens"):
+            iter(loader)
+    assert loader.epoch == 0
+
+
+@WORKERS
+def test_ranks_share_a_stream_by_position(workers) -> None:
+    shares = []
+    for rank in range(3):
+        with DataLoader(CountingStream(11), 2, rank=rank, world_size=3, num_workers=workers) as loader:
+            shares.append([index for indices, _ in loader.iter_with_indices() for index in indices])
+    assert shares == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8]]
+
+
+def test_a_stream_that_can_shard_itself_does_and_keeps_indices_apart() -> None:
+    class Sharding(CountingStream):
+        def shard(self, index, count):
+            return range(index * 100, index * 100 + 3)
+
+    found = {}
+    for rank in range(2):
+        loader = DataLoader(Sharding(), 2, rank=rank, world_size=2)
+        found[rank] = [(indices, batch.tolist()) for indices, batch in loader.iter_with_indices()]
+    assert found == {0: [([0, 2], [0, 1]), ([4], [2])], 1: [([1, 3], [100, 101]), ([5], [102])]}
+    assert len(list(DataLoader(Sharding(4), 2))) == 2  # alone it is read as it is
+
+
+def test_drop_last_and_lengths() -> None:
+    assert len(DataLoader(SeekableStream(10), 4)) == 3
+    assert len(DataLoader(SeekableStream(10), 4, drop_last=True)) == 2
+    assert len(DataLoader(SeekableStream(10), 4, rank=1, world_size=3)) == 1
+    assert [len(i) for i, _ in DataLoader(SeekableStream(10), 4, drop_last=True).iter_with_indices()] == [
+        4,
+        4,
+    ]
+    iterator = iter(DataLoader(SeekableStream(10), 4))
+    next(iterator)
+    assert len(iterator) == 2
+    for thing in (DataLoader(CountingStream(5)), iter(DataLoader(CountingStream(5)))):
+        with pytest.raises(TypeError, match="length"):
+            len(thing)
+
+
+def test_a_length_that_is_a_lie_changes_no_batch() -> None:
+    class Lying(CountingStream):
+        def __len__(self):
+            return 100
+
+    iterator = iter(DataLoader(Lying(5), 2))
+    assert len(iterator) == 50
+    assert [len(batch) for batch in iterator] == [2, 2, 1]
+
+
+def test_set_epoch_is_called_before_each_epoch() -> None:
+    loader = DataLoader(SeekableStream(2), 2)
+    assert [batch[:, 1].tolist() for _ in range(3) for batch in loader] == [[0, 0], [1, 1], [2, 2]]
+    loader.set_epoch(7)
+    assert next(iter(loader))[:, 1].tolist() == [7, 7]
+
+
+def test_skipped_items_of_a_stream_are_left_out_and_told_by_their_place() -> None:
+    def picky(item):
+        if item[0] % 3 == 0:
+            raise ValueError("no threes")
+        return item
+
+    with DataLoader(CountingStream(8), 3, transform=picky, on_error="skip", num_workers=2) as loader:
+        assert [i for i, _ in loader.iter_with_indices()] == [[1, 2], [4, 5], [7]]
+        assert [failure.index for failure in loader.failures] == [0, 3, 6]
+
+
+def test_resuming_without_a_state_says_once_that_it_reads_again(caplog) -> None:
+    state = {**DataLoader(CountingStream(9), 2).state_dict(), "position": 4, "batch": 2}
+    loader = DataLoader(CountingStream(9), 2)
+    with caplog.at_level(logging.INFO, "feedline"):
+        for _ in range(2):
+            loader.load_state_dict(state)
+            assert next(loader.iter_with_indices())[0] == [4, 5]
+    assert [record.getMessage() for record in caplog.records] == [
+        "CountingStream has no state of its own: it is read again up to item 4, without transforms"
+    ]
+
+
+def test_transforms_are_not_run_again_when_it_is_read_again() -> None:
+    ran = []
+
+    def note(item):
+        ran.append(int(item[0]))
+        return item
+
+    loader = DataLoader(CountingStream(9), 2, transform=note)
+    loader.load_state_dict({**loader.state_dict(), "position": 4, "batch": 2})
+    list(loader)
+    assert ran == [4, 5, 6, 7, 8]
+
+
+def test_two_iterators_of_a_shuffled_stream_tell_their_own_places() -> None:
+    loader = DataLoader(shuffle_buffer(range(40), 6, seed=2), 4)
+    one, two = loader.iter_with_indices(), loader.iter_with_indices()
+    next(one), next(two), next(two), next(one), next(one)
+    for iterator in (one, two):
+        resumed = DataLoader(shuffle_buffer(range(40), 6, seed=2), 4)
+        resumed.load_state_dict(iterator.state_dict())
+        assert [b.tolist() for b in resumed] == [b.tolist() for _, b in iterator]
+
+
+def test_batch_at_needs_random_access() -> None:
+    with pytest.raises(TypeError, match="batch_at.* needs random access; a stream has none"):
+        DataLoader(CountingStream(5)).batch_at(0, 0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_a_shuffle_buffer_gives_every_item_once_and_moves_it_no_further_ahead_than_its_size(size) -> None:
+    found = list(shuffle_buffer(range(50), size, seed=3))
+    assert sorted(found) == list(range(50))
+    assert all(place >= item - size + 1 for place, item in enumerate(found))
+    assert found == list(shuffle_buffer(range(50), size, seed=3))
+    assert (found == list(range(50))) is (size == 1)
+    assert size == 1 or found != list(shuffle_buffer(range(50), size, seed=4))
+
+
+def test_a_shuffle_buffer_differs_by_epoch_and_reads_on_only_as_it_must() -> None:
+    buffer = shuffle_buffer(SeekableStream(30), 4, seed=1)
+    loader = DataLoader(buffer, 30)
+    orders = [batch[:, 0].tolist() for _ in range(3) for batch in loader]
+    assert len({tuple(order) for order in orders}) == 3
+    stream = SeekableStream(30)
+    walk = iter(shuffle_buffer(stream, 4))
+    next(walk)
+    assert stream.items_read == 4
+    assert len(buffer) == 30
+    assert not hasattr(type(shuffle_buffer(CountingStream(3), 2)), "__len__")
+    assert repr(shuffle_buffer(range(3), 2, seed=5)) == "shuffle_buffer(range(0, 3), size=2, seed=5)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ((3, 2), TypeError, "takes an iterable, not int"),
+        ((range(3), 0), OptionError, "size must be at least 1, not 0"),
+        ((range(3), 2.5), TypeError, "size must be an int"),
+        ((range(3), True), TypeError, "size must be an int"),
+        ((range(3), 2, -1), OptionError, "seed must be between"),
+    ],
+)
+def test_a_shuffle_buffer_checks_its_arguments(arguments, kind, message) -> None:
+    with pytest.raises(kind, match=message):
+        shuffle_buffer(*arguments)
+
+
+def test_a_state_of_another_shuffle_buffer_is_refused() -> None:
+    buffer = shuffle_buffer(range(20), 8)
+    walk = iter(buffer)
+    for _ in range(3):
+        next(walk)
+    state = buffer.state_dict()
+    assert all(type(value) in (int, list, dict) for value in state.values())
+    with pytest.raises(StateError, match="holds 7 items .* this one is of size 4"):
+        shuffle_buffer(range(20), 4).load_state_dict(state)
+    for broken in ({}, {**state, "positions": [1.5]}, {**state, "read": None}):
+        with pytest.raises(StateError, match="no state of a shuffle buffer"):
+            shuffle_buffer(range(20), 8).load_state_dict(broken)
+    short = shuffle_buffer(range(5), 8)
+    short.load_state_dict(state)
+    with pytest.raises(StateError, match="the stream ends at item 5; the state was made when it had more"):
+        iter(short)
+
+
+def test_a_reader_that_waits_for_its_stream_does_not_keep_a_consumer_that_leaves(nothing_left) -> None:
+    gate = threading.Event()
+
+    class Slow(IterableDataset):
+        def __iter__(self):
+            yield 0
+            gate.wait(DEADLINE)
+            yield 1
+
+    loader = DataLoader(Slow(), 1, num_workers=1)
+    for _ in loader:
+        break
+    loader.close()
+    gate.set()
+
+
+def test_torch_streams_are_streams() -> None:
+    data = pytest.importorskip("torch.utils.data")
+
+    class Numbers(data.IterableDataset):
+        def __iter__(self):
+            return iter(np.arange(5))
+
+    assert [batch.tolist() for batch in DataLoader(Numbers(), 3)] == [[0, 1, 2], [3, 4]]
