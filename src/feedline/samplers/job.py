@@ -14,8 +14,9 @@ def running_job() -> tuple[int, int]:
     """Return `(rank, world_size)` of the running job, `(0, 1)` if there is none.
 
     Asked in this order: `torch.distributed`, if torch is imported and its process group initialised; the environment
-    (`RANK` and `WORLD_SIZE`, as torchrun sets them; SLURM's, in a step that `srun` started; Open MPI's); JAX, if it is
-    imported and `jax.distributed` initialised. Nothing is imported and no backend initialised.
+    (`RANK` and `WORLD_SIZE`, as torchrun sets them; SLURM's, in a step that `srun` started; Open MPI's); Ray Train, if
+    this is one of its workers; JAX, if it is imported and `jax.distributed` initialised. Nothing is imported and no
+    backend initialised.
 
     Raises:
         OptionError: `RANK` is set without `WORLD_SIZE`, or the reverse; a variable is no number, or out of range.
@@ -25,7 +26,7 @@ def running_job() -> tuple[int, int]:
 
 def find_job() -> tuple[int, int] | None:
     """Return what `running_job` does, but `None` if there is no job."""
-    for ask in (_torch_job, _environment_job, _jax_job):
+    for ask in (_torch_job, _environment_job, _ray_job, _jax_job):
         job = ask()
         if job is not None:
             return job
@@ -75,6 +76,19 @@ def _number(name: str) -> int:
         return int(text)
     except ValueError:
         raise OptionError(f"the environment variable {name} must be an int, not {text!r}") from None
+
+
+def _ray_job() -> tuple[int, int] | None:
+    # In a worker of Ray Train, this module is loaded before the training function is called.
+    get_context = getattr(sys.modules.get("ray.train"), "get_context", None)
+    if get_context is None:
+        return None
+    try:
+        context = get_context()
+        rank, world_size = context.get_world_rank(), context.get_world_size()
+    except RuntimeError:  # not inside of a training function
+        return None
+    return None if rank is None or world_size is None else (int(rank), int(world_size))
 
 
 def _jax_job() -> tuple[int, int] | None:

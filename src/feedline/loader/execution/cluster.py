@@ -18,14 +18,17 @@ from feedline.loader.execution.threads import Line
 __all__ = ["RayExecutor", "check_ray"]
 
 
-def check_ray() -> None:
-    """Raise what says why there can be no Ray actors here; imports nothing.
+def check_ray(what: str = "worker_type='ray'") -> None:
+    """Raise what says why there can be no Ray here; imports nothing.
+
+    Args:
+        what: what needs it.
 
     Raises:
         MissingExtraError: Ray, or cloudpickle, is not installed.
     """
     if any(importlib.util.find_spec(name) is None for name in ("ray", "cloudpickle")):
-        raise MissingExtraError.of("worker_type='ray'", "ray")
+        raise MissingExtraError.of(what, "ray")
 
 
 class RayExecutor:
