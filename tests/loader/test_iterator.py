@@ -171,7 +171,7 @@ def test_an_endless_sampler_works() -> None:
 
 def test_a_one_shot_sampler_warns_once_and_can_not_be_replayed() -> None:
     loader = DataLoader(Squares(10), 2, sampler=iter([1, 2, 3]))
-    with pytest.raises(TypeError, match="batch_at.* needs an order that can be walked anew"):
+    with pytest.raises(TypeError, match=r"batch_at.* needs an order that can be walked anew"):
         loader.batch_at(0, 0)
     assert len(list(loader)) == 2
     with pytest.warns(UserWarning, match="is an iterator and used up") as caught:

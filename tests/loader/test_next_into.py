@@ -65,7 +65,7 @@ def test_it_mixes_with_the_loop_and_with_states(dataset) -> None:
         assert each.next_into(bx, by) == 5
         assert bx[:, 0].tolist() == X[15:20, 0].tolist()
         assert each.next_into(bx, by) == 3
-    assert sum(found, []) == X[:15, 0].tolist()
+    assert [row for rows in found for row in rows] == X[:15, 0].tolist()
 
 
 TARGETS = {

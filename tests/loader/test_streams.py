@@ -202,7 +202,7 @@ def test_two_iterators_of_a_shuffled_stream_tell_their_own_places() -> None:
 
 
 def test_batch_at_needs_random_access() -> None:
-    with pytest.raises(TypeError, match="batch_at.* needs random access; a stream has none"):
+    with pytest.raises(TypeError, match=r"batch_at.* needs random access; a stream has none"):
         DataLoader(CountingStream(5)).batch_at(0, 0)
 
 
@@ -252,7 +252,7 @@ def test_a_state_of_another_shuffle_buffer_is_refused() -> None:
         next(walk)
     state = buffer.state_dict()
     assert all(type(value) in (int, list, dict) for value in state.values())
-    with pytest.raises(StateError, match="holds 7 items .* this one is of size 4"):
+    with pytest.raises(StateError, match=r"holds 7 items .* this one is of size 4"):
         shuffle_buffer(range(20), 4).load_state_dict(state)
     for broken in ({}, {**state, "positions": [1.5]}, {**state, "read": None}):
         with pytest.raises(StateError, match="no state of a shuffle buffer"):
