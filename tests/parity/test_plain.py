@@ -64,6 +64,9 @@ CASES = {
     "large batches": (PlainItems, lambda: Squares(N), {"batch_size": 5000}),
     "failing items": (PlainItems, lambda: Broken(N, bad=(0, 7, 8, 13, 49)), {"batch_size": 4}),
     "awaitables": (PlainItems, lambda: Awaitable(N), {"batch_size": 4}),
+    "single items": (PlainItems, lambda: Squares(N), {"batch_size": None, "shuffle": True}),
+    "single items that fail": (PlainItems, lambda: Broken(N, bad=(0, 7, 49)), {"batch_size": None}),
+    "single items, own collation": (PlainItems, lambda: Squares(N), {"batch_size": None, "collate_fn": str}),
     "own collation": (PlainItems, lambda: Squares(N), {"batch_size": 4, "collate_fn": too_long}),
     "collation that would exit": (
         PlainItems,
@@ -176,7 +179,6 @@ def test_a_failing_group_costs_no_more_than_its_own_batches() -> None:
         {"reseed_globals": True},
         {"item_concurrency": 2},
         {"sampler": [1, 2, 3]},
-        {"batch_size": None},
         {"batch_sampler": [[1]]},
         {"num_workers": 1, "in_order": False},
         {"num_workers": 1, "prefetch_bytes": 1000},

@@ -145,12 +145,8 @@ class BatchLoader:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a batch is just its items, collated."""
-        return (
-            self.items.is_plain
-            and self.collate_fn is not None
-            and not (self.single_items or self._takes_indices)
-        )
+        """Whether a batch is just its items, collated; or just an item."""
+        return self.items.is_plain and not self._takes_indices
 
     def load(self, task: Task, run: Run) -> list[Outcome]:
         """Load `task`; never raises, but for a `KeyboardInterrupt` where `run` is interruptible."""

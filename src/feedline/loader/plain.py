@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from operator import length_hint
+from operator import itemgetter, length_hint
 from time import perf_counter, thread_time
 from typing import Any, Final
 
@@ -126,6 +126,8 @@ class PlainItems(PlainLane):
 
 def _bound_collate(load: BatchLoader) -> Callable[[list[Any]], Any]:
     collate = load.collate_fn
+    if load.single_items:
+        return itemgetter(0) if collate is None else lambda items: collate(items[0])
     assert collate is not None
     if not load.takes_memory:
         return collate
