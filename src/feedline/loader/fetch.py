@@ -226,6 +226,10 @@ class _Batch:
                 raise
             if loader.on_error != "raise" and not is_refusal(error):
                 return None
+            position = getattr(error, "position", None)
+            if type(position) is int and 0 <= position < len(indices):
+                # Datasets of rows tell which one it was.
+                raise ItemFailed(self._record(error, position, indices[position], _FETCH)[0], position) from None
             report = as_batch_error(error, None)
             attach_note(
                 report,
