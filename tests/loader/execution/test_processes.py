@@ -180,15 +180,17 @@ def test_items_of_asynchronous_datasets_are_awaited_in_the_workers(tmp_path):
         assert [len(batch) for batch in loader] == [5, 5, 5, 5, 4]
 
 
-def test_asynchronous_datasets_are_closed_when_their_worker_ends(tmp_path):
-    with processes(Awaited(closed=tmp_path), batch_size=2, on_error="skip") as loader:
+def test_an_asynchronous_dataset_is_closed_when_its_worker_ends(tmp_path):
+    dataset = Awaited(closed=tmp_path)
+    with DataLoader(dataset, num_workers=1, worker_type="process", batch_size=2, on_error="skip") as loader:
         assert len(list(loader)) == 12
-    deadline = threading.Event()
-    for _ in range(500):
-        if len(os.listdir(tmp_path)) == 2:
+        assert os.listdir(tmp_path) == []
+    pause = threading.Event()  # never set: a wait with a deadline between two looks
+    for _ in range(1000):
+        if os.listdir(tmp_path):
             break
-        deadline.wait(0.01)
-    assert len(os.listdir(tmp_path)) == 2
+        pause.wait(0.01)
+    assert len(os.listdir(tmp_path)) == 1
 
 
 class Stream(IterableDataset):
