@@ -1,4 +1,4 @@
-"""`feedline info FILE`: what is in an `.ndf` file, without reading more of it than needed."""
+"""`feedline info FILE`: what is in an `.ndf` file or a folder of shards, without reading more of it than needed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedline.cli.rows import ColumnSummary, RowFile, Summary
+from feedline.cli.shards import ShardRows, open_rows
 from feedline.cli.wording import count, printable, size
 
 __all__ = ["command"]
@@ -23,7 +24,7 @@ STRETCHES = 64
 
 
 def command(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="An .ndf file.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="An .ndf file, or a folder of shards.")],
     rows: Annotated[int, typer.Option(min=0, help="How many of the first rows to show.")] = 3,
     columns: Annotated[int, typer.Option(min=1, help="How many columns to show.")] = 8,
     every_row: Annotated[
@@ -33,8 +34,8 @@ def command(
         bool, typer.Option("--json", help="Print everything as JSON, all columns included.")
     ] = False,
 ) -> None:
-    """Show the sizes of an .ndf file, its first rows, and minimum, maximum, mean and NaN of each column."""
-    source = RowFile(file)
+    """Show the sizes of an .ndf file or of shards, the first rows, and minimum, maximum, mean and NaN of each column."""
+    source = open_rows(file)
     summary = Summary(source.width)
     for start, stop in _stretches(source, every_row):
         for block in source.blocks(start, stop):
@@ -46,7 +47,7 @@ def command(
         _show(Console(highlight=False), file, source, summary, first, columns)
 
 
-def _stretches(source: RowFile, every_row: bool) -> Iterator[tuple[int, int]]:
+def _stretches(source: RowFile | ShardRows, every_row: bool) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows, disjoint and in order: the whole file, or a sample spread evenly over a large one."""
     n = source.header.n
     rows = max(1, SAMPLE_BYTES // source.header.row_bytes)
@@ -59,18 +60,21 @@ def _stretches(source: RowFile, every_row: bool) -> Iterator[tuple[int, int]]:
         yield start, start + rows // number
 
 
-def _names(source: RowFile) -> list[str]:
+def _names(source: RowFile | ShardRows) -> list[str]:
     return [f"x{i}" for i in range(source.header.d)] + [f"y{i}" for i in range(source.header.l)]
 
 
-def _as_dict(file: str, source: RowFile, summary: Summary, first: list[list[float]]) -> dict[str, Any]:
+def _as_dict(
+    file: str, source: RowFile | ShardRows, summary: Summary, first: list[list[float]]
+) -> dict[str, Any]:
     header = source.header
     return {
         "path": os.fsdecode(file),
         "n": header.n,
         "d": header.d,
         "l": header.l,
-        "size_bytes": header.file_bytes,
+        "size_bytes": source.size_bytes,
+        **({"shards": source.num_shards} if isinstance(source, ShardRows) else {}),
         "rows_summed_up": summary.rows,
         "columns": [
             {
@@ -97,15 +101,16 @@ def _json_number(value: float, text: bool = False) -> float | str | None:
 def _show(
     console: Console,
     file: str,
-    source: RowFile,
+    source: RowFile | ShardRows,
     summary: Summary,
     first: list[list[float]],
     columns: int,
 ) -> None:
     header = source.header
+    files = f" in {count(source.num_shards, 'shard')}" if isinstance(source, ShardRows) else ""
     console.print(
         f"{printable(file)}: {count(header.n, 'row')} of {count(header.d, 'feature')} and "
-        f"{count(header.l, 'label')}, float64, {size(header.file_bytes)}",
+        f"{count(header.l, 'label')}{files}, float64, {size(source.size_bytes)}",
         markup=False,
         soft_wrap=True,
     )

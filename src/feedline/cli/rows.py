@@ -47,6 +47,11 @@ class RowFile:
         """Values in a row: features and labels."""
         return self.header.d + self.header.l
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the file."""
+        return self.header.file_bytes
+
     def blocks(self, start: int, stop: int) -> Iterator[npt.NDArray[np.float64]]:
         """Yield the rows from `start` to `stop` in blocks of shape `(k, d + l)`, float64, at most 4 MiB or one row each.
 

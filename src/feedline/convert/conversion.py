@@ -91,7 +91,7 @@ def convert(
         run: how jobs are mapped over workers.
 
     The result is made in the folder `DESTINATION.part`, and renamed when it is whole. If the run is interrupted, by
-    whatever, the same call goes on: parts that are finished (shards, or ranges of 64 MiB of a single file) are checked
+    whatever, the same call goes on: parts that are finished (shards, or ranges of 256 MiB of a single file) are checked
     by their checksums, and kept. If source or options are others by then, it starts anew.
 
     Raises:

@@ -18,7 +18,7 @@ SINGLE_FILE = "rows.ndf"
 #: About so many bytes has a shard, unless told otherwise.
 SHARD_BYTES = 256 * 2**20
 #: About so many bytes of a single file are one part: what is written by one worker, and what a resume keeps or not.
-RANGE_BYTES = 64 * 2**20
+RANGE_BYTES = 256 * 2**20
 _MAX_SHARDS = 10_000_000
 
 

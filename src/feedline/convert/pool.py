@@ -141,7 +141,10 @@ def _work(source: Source, connection: Any) -> None:
         except EOFError:
             return
         try:
-            result: tuple[str, Any] = ("done", write_job(source, job, lambda rows: connection.send(("rows", rows))))
+            result: tuple[str, Any] = (
+                "done",
+                write_job(source, job, lambda rows: connection.send(("rows", rows))),
+            )
         except BrokenPipeError:
             return
         except BaseException as error:

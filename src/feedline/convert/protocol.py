@@ -31,7 +31,7 @@ Array: TypeAlias = npt.NDArray[Any]
 Block: TypeAlias = list[tuple[str, Array]]
 
 #: About so many bytes of rows are in a block. It is read, hashed and written while it lies in a cache.
-BLOCK_BYTES = 4 * 2**20
+BLOCK_BYTES = 2**20
 
 
 class Source(Protocol):

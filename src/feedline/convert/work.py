@@ -1,5 +1,10 @@
 """One job: read the rows of one part, write them, and tell their checksum. The one function that every worker runs.
 
+Note [keeping the disk busy]
+    What was written goes to the disk while more is written: a thread calls `fdatasync` again and again. So the disk does
+    not wait until all is written, nor is there much left to wait for at the end. The checksum of a shard takes a second
+    thread; it, the write and the sync run without the GIL.
+
 Note [kept parts]
     A job that knows the checksum of its part from a run that was killed reads what is there first, and writes only if it
     is something else. A shard appears under its name when it is whole; a range is written straight into the file, of
@@ -12,8 +17,9 @@ import contextlib
 import hashlib
 import os
 import secrets
+import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +34,10 @@ from feedline.ndf.values import as_rows, copy_exactly
 __all__ = ["TEMPORARY_SUFFIX", "Job", "Written", "write_job"]
 
 TEMPORARY_SUFFIX = ".tmp"
-#: A hash this large is worth another thread; both it and the write run without the GIL.
-_THREAD_BYTES = 2**20
+#: A hash of so many bytes is worth another thread.
+_THREAD_BYTES = 2**18
+#: What is worth a call of its own.
+_SYNC_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +47,12 @@ class Job:
     Attributes:
         part: which rows go where.
         folder: in which the part's file lies.
-        known_sha256: of the part as it should be there already; empty if it is not known.
+        known_checksum: of the part as it should be there already; empty if it is not known.
     """
 
     part: Part
     folder: str
-    known_sha256: str = ""
+    known_checksum: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +61,12 @@ class Written:
 
     Attributes:
         number: of the part.
-        sha256: of its bytes, a shard's header included.
+        checksum: of its bytes: the SHA-256 of a shard, header included; of a range the CRC-32, which costs nothing.
         was_kept: whether it was there already.
     """
 
     number: int
-    sha256: str
+    checksum: str
     was_kept: bool
 
 
@@ -79,25 +87,23 @@ def write_job(source: Source, job: Job, advance: Callable[[int], None] | None = 
     tell = advance or (lambda rows: None)
     part = job.part
     path = os.path.join(job.folder, part.file)
-    if job.known_sha256 and _checksum(path, part) == job.known_sha256:
+    if job.known_checksum and _checksum(path, part) == job.known_checksum:
         tell(part.stop - part.start)
-        return Written(part.number, job.known_sha256, True)
+        return Written(part.number, job.known_checksum, True)
     if part.header is None:
-        # The whole file is forced to the disk once, before it gets its name.
         with _open_for_writing(path, os.O_WRONLY) as fd:
             os.lseek(fd, part.offset, os.SEEK_SET)
             return Written(part.number, _write_rows(source, part, fd, tell), False)
     temporary = f"{path}-{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
     try:
         with _open_for_writing(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as fd:
-            sha256 = _write_rows(source, part, fd, tell)
-            os.fsync(fd)
+            checksum = _write_rows(source, part, fd, tell)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    return Written(part.number, sha256, False)
+    return Written(part.number, checksum, False)
 
 
 @contextlib.contextmanager
@@ -110,9 +116,26 @@ def _open_for_writing(path: str, flags: int) -> Iterator[int]:
         os.close(fd)
 
 
+class _Crc32:
+    """CRC-32 with the manner of hashlib's."""
+
+    def __init__(self) -> None:
+        self._value = 0
+
+    def update(self, data: Any) -> None:
+        self._value = zlib.crc32(data, self._value)
+
+    def hexdigest(self) -> str:
+        return f"{self._value:08x}"
+
+
+def _digest_of(part: Part) -> Any:
+    return _Crc32() if part.header is None else hashlib.sha256()
+
+
 def _checksum(path: str, part: Part) -> str:
     """Return the checksum of what is there of a part; empty if it has another size, or is not there."""
-    digest = hashlib.sha256()
+    digest = _digest_of(part)
     left = part.size_bytes
     try:
         with open(path, "rb", buffering=0) as file:
@@ -128,34 +151,67 @@ def _checksum(path: str, part: Part) -> str:
 
 
 def _write_rows(source: Source, part: Part, fd: int, advance: Callable[[int], None]) -> str:
-    """Write all rows of a part at the place where `fd` stands; return the checksum of what was written."""
-    digest = hashlib.sha256()
+    """Write all rows of a part at the place where `fd` stands, and to the disk; return their checksum."""
+    digest = _digest_of(part)
     if part.header is not None:
         head = pack_header(part.header)
         digest.update(head)
         _write_all(fd, memoryview(head))
     rows = _Rows(source.d, source.l)
     done = part.start
-    with ThreadPoolExecutor(1) as second:
+    with ThreadPoolExecutor(1) as hasher, _Syncing(fd) as syncing:
         for block in source.blocks(part.start, part.stop):
             octets, count = rows.join(block, done)
-            if len(octets) < _THREAD_BYTES:
+            if part.header is None or len(octets) < _THREAD_BYTES:
                 digest.update(octets)
                 _write_all(fd, octets)
             else:
                 # The block's memory is used again for the next one, so both are awaited.
-                hashed = second.submit(digest.update, octets)
+                hashed = hasher.submit(digest.update, octets)
                 try:
                     _write_all(fd, octets)
                 finally:
                     hashed.result()
+            syncing.add(len(octets))
             done += count
             advance(count)
     if done != part.stop:
         raise OptionError(
             f"the source gave {done - part.start} rows from row {part.start} on, not {part.stop - part.start}"
         )
-    return digest.hexdigest()
+    os.fsync(fd)
+    return str(digest.hexdigest())
+
+
+class _Syncing:
+    """Sends to the disk what was written to a file, in a thread of its own, one call after the other."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._thread = ThreadPoolExecutor(1)
+        self._running: Future[None] | None = None
+        self._waiting = 0
+
+    def add(self, size_bytes: int) -> None:
+        """Tell that so many more bytes were written."""
+        self._waiting += size_bytes
+        if self._waiting >= _SYNC_BYTES and (self._running is None or self._running.done()):
+            self._raise_error()
+            self._waiting = 0
+            self._running = self._thread.submit(getattr(os, "fdatasync", os.fsync), self._fd)
+
+    def _raise_error(self) -> None:
+        if self._running is not None:
+            self._running.result()
+
+    def __enter__(self) -> _Syncing:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        # The descriptor is closed after this, so the thread must be through.
+        self._thread.shutdown()
+        if kind is None:
+            self._raise_error()
 
 
 def _write_all(fd: int, data: memoryview) -> None:

@@ -131,7 +131,7 @@ class Workplace:
         """Note that a part is done; it outlives this process at once."""
         if self._journal is None:
             raise ValueError("this conversion is over")
-        line = json.dumps({"part": written.number, "sha256": written.sha256})
+        line = json.dumps({"part": written.number, "checksum": written.checksum})
         os.write(self._journal, line.encode() + b"\n")
 
     def publish(self, written: Iterable[Written]) -> None:
@@ -143,7 +143,7 @@ class Workplace:
         if self._plan.is_single:
             self._publish_file()
         else:
-            self._publish_shards({part.number: part.sha256 for part in written})
+            self._publish_shards({part.number: part.checksum for part in written})
         sync_folder(os.path.dirname(self._destination))
         self.close()
         shutil.rmtree(self.folder)
@@ -241,7 +241,7 @@ def _read_finished(path: str) -> dict[int, str]:
     for line in lines:
         try:
             given: Any = json.loads(line)
-            known[given["part"]] = given["sha256"]
+            known[given["part"]] = given["checksum"]
         except (ValueError, TypeError, KeyError):
             # Torn by a crash: that part is simply made again.
             continue
