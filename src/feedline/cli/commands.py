@@ -23,6 +23,7 @@ __all__ = ["COMMANDS", "invoke"]
 #: The name of each command and the module with its function `command`, in the order in which `--help` lists them.
 COMMANDS = {
     "convert": "feedline.cli.convert",
+    "bench": "feedline.cli.bench",
     "demo": "feedline.cli.demo",
     "info": "feedline.cli.info",
     "preview": "feedline.cli.preview",

@@ -32,6 +32,9 @@ ENOUGH = 0.02
 TOO_MUCH = 0.05
 #: Of what more workers could give at best, they must give this share to stay.
 MIN_GAIN = 0.25
+#: Threads beyond the second go if the GIL is held for this share of the time, in so many looks.
+GIL_SATURATED = 0.9
+SURE_LOOKS = 15
 #: Decisions for which one that was of no use is not tried again.
 PATIENCE = 20
 #: Idle workers go when this many decisions in a row have found them so.
@@ -64,6 +67,11 @@ class Decider:
         self._tried: tuple[int, float] | None = None
         self._hold = 0
         self._idle = 0
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether it is not known yet if the last growth helps."""
+        return self._tried is not None
 
     def decide(self, recent: LoaderStats) -> int:
         """Return the width from now on; `recent` is what happened with the present one."""
@@ -108,7 +116,8 @@ class Decider:
         gil = gil_share(recent)
         if gil is not None and gil >= GIL_BOUND:
             self.reason = f"they hold the GIL {gil:.0%} of the time: worker_type='process' would help, more threads can't"
-            self.width = min(self.width, 2)
+            if gil >= GIL_SATURATED and recent.looks >= SURE_LOOKS:
+                self.width = min(self.width, 2)
             return
         if working_share(recent) < BUSY:
             self.reason = "some of them are idle: a larger prefetch_depth would help, more workers can't"
@@ -120,7 +129,7 @@ class Decider:
         if wanted > self.width:
             self._tried = (self.width, recent.items_per_second)
             self.width = wanted
-            self.reason = "it is still trying"
+            self.reason = f"{self._tried[0]} were not enough"
 
 
 class AutoWidth:
@@ -139,7 +148,7 @@ class AutoWidth:
         self._stats = stats
         self._before: LoaderStats | None = None
         self._count = 0
-        self._told: tuple[int, str] | None = None
+        self._told: int | None = None
         self._resize: Callable[[int], None] | None = None
 
     @property
@@ -151,7 +160,8 @@ class AutoWidth:
     def note(self) -> str:
         """What it settled on, in words."""
         number = f"{self.width} worker{'' if self.width == 1 else 's'}"
-        return f"num_workers='auto' settled on {number}: {self._decider.reason}."
+        verb = "is trying" if self._decider.is_trying else "settled on"
+        return f"num_workers='auto' {verb} {number}: {self._decider.reason}."
 
     def attach(self, resize: Callable[[int], None]) -> AutoWidth:
         """Let a new iterator follow from now on; return an observer for it."""
@@ -189,8 +199,8 @@ class AutoWidth:
             self._begin()
             return
         self._before, self._count = now, 0
-        if (width, self._decider.reason) != self._told:
-            self._told = (width, self._decider.reason)
+        if width != self._told and not self._decider.is_trying:
+            self._told = width
             logger.info("%s", self.note)
 
     def ended(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
@@ -11,6 +12,9 @@ from typing import Any
 from feedline.errors import OptionError
 
 __all__ = ["Headroom", "headroom"]
+
+#: Batches that are kept to be stepped over again.
+KEPT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ def headroom(
     """Measure `step` with batches that `loader` loads, and with batches that are there.
 
     Args:
-        loader: is iterated once, for `warm_up + batches` batches at most.
+        loader: is iterated once, for `warm_up + batches` batches at most, and then stands where it stood.
         step: what training does with a batch; on an accelerator it must wait for its result, or only the launch is
             measured.
         batches: how many are measured.
@@ -59,21 +63,8 @@ def headroom(
     """
     if batches < 1 or warm_up < 0:
         raise OptionError(f"batches must be at least 1 and warm_up at least 0, not {batches} and {warm_up}")
-    kept: list[Any] = []
-    iterator = iter(loader)
-    for batch in islice(iterator, warm_up):
-        step(batch)
-    start, count = perf_counter(), 0
-    for batch in islice(iterator, batches):
-        step(batch)
-        count += 1
-        # A handful is enough to step over again, and all of them might not fit.
-        if len(kept) < 4:
-            kept.append(batch)
-    total = perf_counter() - start
-    close = getattr(iterator, "close", None)
-    if callable(close):
-        close()
+    with _unmoved(loader):
+        count, total, kept = _train(iter(loader), step, batches, warm_up)
     if not count:
         raise OptionError(f"the loader has too few batches: {warm_up + 1} are needed at least")
     start = perf_counter()
@@ -82,4 +73,40 @@ def headroom(
     alone = perf_counter() - start
     # What loading costs can't be negative; noise can.
     total = max(total, alone)
-    return Headroom(count, alone / count, total / count, total / alone if alone else float("inf"))
+    speedup = total / alone if alone else float("inf")
+    return Headroom(count, alone / count, total / count, speedup if total else 1.0)
+
+
+def _train(
+    iterator: Any, step: Callable[[Any], Any], batches: int, warm_up: int
+) -> tuple[int, float, list[Any]]:
+    """Return how many batches were stepped over, in how many seconds, and some of them."""
+    kept: list[Any] = []
+    try:
+        for batch in islice(iterator, warm_up):
+            step(batch)
+        start, count = perf_counter(), 0
+        for batch in islice(iterator, batches):
+            step(batch)
+            count += 1
+            # A handful is enough to step over again, and all of them might not fit.
+            if len(kept) < KEPT:
+                kept.append(batch)
+        return count, perf_counter() - start, kept
+    finally:
+        close = getattr(iterator, "close", None)
+        if callable(close):
+            close()
+
+
+@contextmanager
+def _unmoved(loader: Any) -> Iterator[None]:
+    """Leave the loader where it stands: what is measured here must not be missing from the training."""
+    if not (hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")):
+        yield
+        return
+    state = loader.state_dict()
+    try:
+        yield
+    finally:
+        loader.load_state_dict(state)

@@ -97,7 +97,8 @@ def judge(stats: LoaderStats) -> Verdict:
     gil = gil_share(stats)
     # Workers that mostly wait for each other, the queue and the GIL seem blocked as well.
     is_cheap = stats.loading_seconds / stats.batches < CHEAP_SECONDS
-    if is_cheap and (blocked < BLOCKED or (gil is not None and gil >= GIL_IN_USE)):
+    in_stages = stats.loading_seconds / (stats.wall_seconds * stats.num_workers)
+    if is_cheap and (blocked < BLOCKED or in_stages < BUSY or (gil is not None and gil >= GIL_IN_USE)):
         return Verdict(stage, "handover", None, _handover_advice(stats))
     if working_share(stats) < BUSY:
         return Verdict(stage, "window", None, _window_advice(stats))
@@ -239,11 +240,15 @@ def _wanted(stats: LoaderStats, now: int) -> int:
 
 
 def _cpu_bound(stats: LoaderStats, stage: str, gil: float | None) -> Verdict:
-    if stats.num_workers < stats.cores:
+    if stats.worker_type != "ray" and stats.num_workers < stats.cores:
         advice = (
             f"Workers use all the processor time that they can: use num_workers={stats.cores} (now {stats.num_workers}), "
             f"as many as there are cores."
         )
+        return Verdict(stage, "workers", gil, advice)
+    if stats.worker_type == "ray":
+        more = 2 * stats.num_workers
+        advice = f"Actors are busy: use num_workers={more} (now {stats.num_workers}), if the cluster has processors for them."
         return Verdict(stage, "workers", gil, advice)
     advice = (
         f"All {stats.cores} cores are wanted by {stats.num_workers} workers: make {stage} cheaper, or do part of it once, "
