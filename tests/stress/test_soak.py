@@ -7,6 +7,7 @@ Left out of ordinary runs: it skips itself unless it is asked for with `-m soak`
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import random
@@ -23,6 +24,7 @@ from leftovers import Snapshot, left_since
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(0)]
 
 MINUTES = float(os.environ.get("FEEDLINE_SOAK_MINUTES", "10"))
+RUN_SECONDS = 120
 ITEMS = 240
 WIDTH = 3_000
 
@@ -105,6 +107,15 @@ def one_run(rng):
     return batches
 
 
+def watched_run(rng):
+    # In the place of the limit for one test: a run that hangs ends everything with the stacks of all threads.
+    faulthandler.dump_traceback_later(RUN_SECONDS, exit=True)
+    try:
+        return one_run(rng)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
 def resident_megabytes():
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss_Anon:"):
@@ -120,11 +131,11 @@ def test_hours_of_use_change_nothing(request):
     rng = random.Random(seed)
     end = time.monotonic() + MINUTES * 60
     for _ in range(20):
-        one_run(rng)
+        watched_run(rng)
     before = Snapshot.take()
     memory, runs, batches, next_look = [], 0, 0, 0.0
     while time.monotonic() < end:
-        batches += one_run(rng)
+        batches += watched_run(rng)
         runs += 1
         if time.monotonic() > next_look:
             next_look = time.monotonic() + MINUTES * 60 / 20
