@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from feedline import AsyncDataset, IterableDataset
+from feedline.loader.execution.portable import WorkerTraceback
 from feedline.testing.dataset_contract import same
 
 __all__ = [
@@ -179,7 +180,11 @@ class Gate:
 
 
 #: The worker's name in a note.
-WORKER = re.compile(r", (the calling thread|worker (thread|process) \d+[^;,]*)")
+WORKER = re.compile(r", (the calling thread|worker (thread|process) \d+[^;,]*|Ray actor \d+[^;,]*)")
+
+
+#: Where a function lies, in its repr: somewhere else in each process.
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
@@ -199,8 +204,12 @@ def results(iterator: Any, limit: int = 1000) -> list[Result]:
         except StopIteration:
             return found
         except Exception as error:
-            notes = [WORKER.sub("", note) for note in getattr(error, "__notes__", [])]
-            found.append(Result(None, (type(error), error.args, type(error.__cause__), notes)))
+            notes = [ADDRESS.sub("", WORKER.sub("", note)) for note in getattr(error, "__notes__", [])]
+            cause = error.__cause__
+            # Where an error came from another process, the traceback over there stands at the end of its causes.
+            if isinstance(cause, WorkerTraceback):
+                cause = None
+            found.append(Result(None, (type(error), error.args, type(cause), notes)))
         else:
             found.append(Result(tuple(indices), batch))
     raise AssertionError(f"no end after {limit} batches")

@@ -45,6 +45,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "two threads, items side by side": {"num_workers": 2, "item_concurrency": 4, "prefetch_depth": 5},
     "a time limit": {"num_workers": 2, "timeout": 60.0},
     "two processes": {"num_workers": 2, "worker_type": "process"},
+    "two Ray actors": {"num_workers": 2, "worker_type": "ray"},
 }
 
 N = 23
@@ -262,8 +263,28 @@ def results_to_the_end(found):
     return found
 
 
+#: Processes take their time to start: enough cases that everything that crosses their border does.
+ACROSS_PROCESSES = {
+    "arrays, small batches",
+    "arrays, the whole order wrong",
+    "rows on disk, transformed",
+    "failing items",
+    "failing items, replaced",
+    "failing transforms",
+    "failing collation of my own",
+    "too many failures",
+    "keys",
+    "a mask",
+    "batches of mine",
+    "single items",
+    "a stream that fails",
+}
+
+
 def applies(name: str, kind: str) -> bool:
     """Items that are fetched side by side are not fetched by `__getitems__`, whose errors are others."""
+    if "processes" in kind:
+        return name in ACROSS_PROCESSES
     fetched_together = name.startswith("many") or name == "arrays, the whole order wrong"
     return not ("item_concurrency" in KINDS[kind] and fetched_together)
 
@@ -272,8 +293,10 @@ PAIRS = [(name, kind) for name in CASES for kind in KINDS if applies(name, kind)
 
 
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
-def test_batches_errors_failures_and_states_are_those_of_the_calling_thread(name, kind) -> None:
+def test_batches_errors_failures_and_states_are_those_of_the_calling_thread(name, kind, request) -> None:
     case, options = CASES[name], KINDS[kind]
+    if options.get("worker_type") == "ray":
+        request.getfixturevalue("local_ray")
     if "max_failures" in case.options:
         expected, found = limited(case, {}), limited(case, options)
         assert same_results(expected, found)

@@ -27,8 +27,11 @@ def check_ray(what: str = "worker_type='ray'") -> None:
     Raises:
         MissingExtraError: Ray, or cloudpickle, is not installed.
     """
-    if any(importlib.util.find_spec(name) is None for name in ("ray", "cloudpickle")):
-        raise MissingExtraError.of(what, "ray")
+    for name in ("ray", "cloudpickle"):
+        spec = importlib.util.find_spec(name)
+        # A folder of this name that happens to be in the way has no origin.
+        if spec is None or spec.origin is None:
+            raise MissingExtraError.of(what, "ray")
 
 
 class RayExecutor:

@@ -1,0 +1,37 @@
+"""One local Ray for all tests that need it: it takes seconds to start, half a minute on a busy machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+__all__ = ["local_ray", "python_path"]
+
+
+def python_path() -> str:
+    """Return PYTHONPATH for processes that are to find what the tests find."""
+    return os.pathsep.join(os.path.abspath(place) for place in sys.path if place)
+
+
+@pytest.fixture(scope="session")
+def local_ray() -> Iterator[Any]:
+    """Ray, started as feedline starts it, with two processors, and shut down at the end."""
+    spec = importlib.util.find_spec("ray")
+    if spec is None or spec.origin is None:  # without an origin, it is the folder of tests that has this name
+        pytest.skip("Ray is not installed; scripts/test --all installs it")
+    import ray
+
+    from feedline.loader.execution import cluster_connection
+
+    with pytest.MonkeyPatch.context() as patch:
+        # Actors find this feedline, whether it is installed or not.
+        patch.setenv("PYTHONPATH", python_path())
+        patch.setitem(cluster_connection.QUIET, "num_cpus", 2)
+        cluster_connection.connect()
+    yield ray
+    ray.shutdown()
