@@ -132,6 +132,9 @@ class BatchLoader:
         whole: gather whole batches by `dataset.take`, where there is neither a transform nor an own collate function.
     """
 
+    #: Modules that worker processes need and that take long to import: imported once, before workers are forked.
+    preload: tuple[str, ...] = ()
+
     def __init__(
         self, items: ItemLoader, collate_fn: Callable[..., Any] | None, *, single_items: bool, whole: bool
     ) -> None:

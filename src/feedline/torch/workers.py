@@ -51,6 +51,7 @@ class WorkerSetup:
 class TorchBatchLoader(BatchLoader):
     """A `BatchLoader` that gathers tensor datasets as a whole, and that knows how a worker process begins."""
 
+    preload = (__name__,)
     setup: WorkerSetup | None = None
 
     def find_take(self) -> Callable[..., Any] | None:

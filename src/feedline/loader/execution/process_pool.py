@@ -219,7 +219,11 @@ class ProcessPool:
         return template
 
     def _options(self) -> dict[str, Any]:
-        return {"heartbeat": self._limit is not None, "dump_signal": self._dump_signal}
+        return {
+            "heartbeat": self._limit is not None,
+            "dump_signal": self._dump_signal,
+            "preload": self._load.preload,
+        }
 
     def _step(self) -> bool:
         """Do one round; false when all is over."""

@@ -10,9 +10,11 @@ Note [orphans]
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import gc
+import importlib
 import os
 import pickle
 import select
@@ -107,6 +109,11 @@ class _Template:
         else:
             _, self._options, layout, inline = order
             self._parcel = Parcel(layout, descriptors[0] if descriptors else None, inline)
+            for name in self._options["preload"]:
+                # Once for all workers. What fails here fails in a worker as well, which can tell.
+                with contextlib.suppress(Exception):
+                    importlib.import_module(name)
+            gc.freeze()
 
     def _spawn(self, number: int, descriptors: list[int]) -> None:
         if len(descriptors) != 2 or self._parcel is None:
