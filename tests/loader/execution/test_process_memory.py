@@ -242,7 +242,7 @@ def test_a_consumer_that_is_out_of_descriptors_gets_its_batches_all_the_same():
 
 
 def test_torch_tensors_travel_without_a_copy():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch.utils.data") and sys.modules["torch"]
     rows = torch.arange(400_000, dtype=torch.float32).reshape(1000, 400)
 
     class Tensors:
@@ -268,7 +268,7 @@ def _stack(items):
 
 
 def test_no_torch_in_workers_that_do_not_need_it():
-    pytest.importorskip("torch")
+    pytest.importorskip("torch.utils.data")
     with processes(Numbers(4), transform=lambda item: "torch" in sys.modules) as loader:
         assert not any(bool(batch[0]) for batch in loader)
 
