@@ -263,7 +263,7 @@ def results_to_the_end(found):
     return found
 
 
-#: Processes take their time to start: enough cases that everything that crosses their border does.
+#: Processes (and actors) take their time to start: enough cases that everything that crosses their border does.
 ACROSS_PROCESSES = {
     "arrays, small batches",
     "arrays, the whole order wrong",
@@ -283,7 +283,7 @@ ACROSS_PROCESSES = {
 
 def applies(name: str, kind: str) -> bool:
     """Items that are fetched side by side are not fetched by `__getitems__`, whose errors are others."""
-    if "processes" in kind:
+    if "worker_type" in KINDS[kind]:
         return name in ACROSS_PROCESSES
     fetched_together = name.startswith("many") or name == "arrays, the whole order wrong"
     return not ("item_concurrency" in KINDS[kind] and fetched_together)

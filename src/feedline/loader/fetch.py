@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter, thread_time
@@ -229,7 +230,9 @@ class _Batch:
             position = getattr(error, "position", None)
             if type(position) is int and 0 <= position < len(indices):
                 # Datasets of rows tell which one it was.
-                raise ItemFailed(self._record(error, position, indices[position], _FETCH)[0], position) from None
+                raise ItemFailed(
+                    self._record(error, position, indices[position], _FETCH)[0], position
+                ) from None
             report = as_batch_error(error, None)
             attach_note(
                 report,
@@ -482,7 +485,10 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def _short_repr(value: Any) -> str:
-    text = repr(value)
+    """Name a step: functions by their names, others by their repr, without addresses, which differ from run to run."""
+    text = getattr(value, "__qualname__", None)
+    if not isinstance(text, str):
+        text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
     return text if len(text) <= 120 else text[:117] + "..."
 
 
