@@ -45,8 +45,12 @@ def test_the_report_tells_of_failures_memory_and_notes() -> None:
     stats = SLOW.since(LoaderStats())
     from dataclasses import replace
 
-    stats = replace(stats, failed_items=3, failed_batches=1, memory_bytes=2_500_000_000, worker_type="process")
-    text = report_text(stats, None, "item 7 of epoch 0: ValueError: bad", "num_workers='auto' settled on 2 workers: x.")
+    stats = replace(
+        stats, failed_items=3, failed_batches=1, memory_bytes=2_500_000_000, worker_type="process"
+    )
+    text = report_text(
+        stats, None, "item 7 of epoch 0: ValueError: bad", "num_workers='auto' settled on 2 workers: x."
+    )
     assert "2 worker processes with 2.5 GB of memory between them" in text
     assert "3 items failed, 1 batch raised an error; the last was item 7 of epoch 0: ValueError: bad" in text
     assert "num_workers='auto' settled on 2 workers: x.\n" in text

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from feedline import ArrayDataset, AsyncDataset, DataLoader, IterableDataset
-from feedline.loader import iterator, plain, stats as stats_module
+from feedline.loader import iterator, plain
+from feedline.loader import stats as stats_module
 from feedline.loader.stats import Clock, LoaderStats, Tally, nbytes_of
 
 
@@ -166,7 +167,9 @@ def test_the_short_cut_tells_the_same(time: Time) -> None:
 
 @pytest.mark.parametrize("dataset", [Rows(4000), ArrayDataset(np.zeros((4000, 4)))], ids=["items", "arrays"])
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_step_counts_as_soon_as_the_next_batch_is_handed_out(dataset: Any, workers: int, time: Time) -> None:
+def test_a_step_counts_as_soon_as_the_next_batch_is_handed_out(
+    dataset: Any, workers: int, time: Time
+) -> None:
     # In mid-epoch, and where nobody had to wait since: that is when a training loop asks.
     with DataLoader(dataset, batch_size=8, num_workers=workers, prefetch_depth=8) as loader:
         batches = iter(loader)

@@ -38,7 +38,14 @@ def stats(**changes: Any) -> LoaderStats:
 SLOW_FETCH = {"fetch_seconds": 18.0, "transform_seconds": 1.0, "collate_seconds": 1.0}
 SLOW_COLLATE = {"fetch_seconds": 1.0, "transform_seconds": 1.0, "collate_seconds": 18.0}
 ASLEEP = {"asleep_looks": 190, "cpu_seconds": 1.0}
-SERIAL = {"num_workers": 0, "worker_looks": 7, "working_looks": 7, "looks": 7, "gil_looks": 0, "asleep_looks": 0.2}
+SERIAL = {
+    "num_workers": 0,
+    "worker_looks": 7,
+    "working_looks": 7,
+    "looks": 7,
+    "gil_looks": 0,
+    "asleep_looks": 0.2,
+}
 
 CASES = [
     ({"batches": 0, "wall_seconds": 0.0}, "none", "none", "Iterate"),
@@ -50,7 +57,12 @@ CASES = [
     ({**SLOW_FETCH, "gil_looks": 97}, "fetch", "gil", "worker_type='process', num_workers=4"),
     ({"gil_looks": 97, "asleep_looks": 100}, "transform", "gil", "releases the GIL"),
     ({**SLOW_COLLATE, "gil_looks": 97}, "collate", "gil", "collate_fn that leaves the work to NumPy"),
-    ({"gil_looks": 97, "num_workers": 1, "worker_looks": 100, "working_looks": 100}, "transform", "gil", "process"),
+    (
+        {"gil_looks": 97, "num_workers": 1, "worker_looks": 100, "working_looks": 100},
+        "transform",
+        "gil",
+        "process",
+    ),
     ({"gil_looks": 97, "worker_type": "process"}, "transform", "workers", "num_workers=4 (now 2)"),
     ({"gil_looks": 97, "source": "async"}, "transform", "gil", "out of coroutines"),
     ({}, "transform", "workers", "num_workers=4 (now 2)"),
@@ -76,7 +88,12 @@ CASES = [
     ({**SERIAL, "batches": 100_000}, "transform", "handover", "larger batch_size"),
     ({**SERIAL, **SLOW_FETCH, "source": "stream"}, "fetch", "workers", "num_workers=1"),
     ({**SERIAL, **SLOW_FETCH, "source": "async"}, "fetch", "waiting", "item_concurrency=8"),
-    ({"worker_type": "ray", "worker_looks": 0, "working_looks": 0, "cores": 2}, "transform", "workers", "num_workers=4"),
+    (
+        {"worker_type": "ray", "worker_looks": 0, "working_looks": 0, "cores": 2},
+        "transform",
+        "workers",
+        "num_workers=4",
+    ),
 ]
 
 

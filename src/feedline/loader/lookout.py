@@ -35,6 +35,7 @@ FIRST_LOOKS = 20
 #: A look comes after a part of a usual wait, and after this many seconds at most.
 MAX_PAUSE_SECONDS = 0.05
 MIN_PAUSE_SECONDS = 0.0001
+ROUNDING_SECONDS = 1e-6
 #: Workers whose state is read in one look; they take turns.
 WORKERS_PER_LOOK = 2
 #: Seconds between two readings of the workers' memory.
@@ -59,6 +60,7 @@ class Lookout:
     def __init__(self, tally: Tally, places: Callable[[], Sequence[str]], shares_gil: bool) -> None:
         self._tally = tally
         self._places = places
+        self._shares_gil = shares_gil
         self._sees_gil = shares_gil and _has_gil()
         self._switches = voluntary_switches
         self._due = 0.0
@@ -68,6 +70,10 @@ class Lookout:
 
     def wait(self, session: Session, in_progress: float) -> None:
         """Wait as `session.wait()` does, and look if it is time to; `in_progress` is how many tasks are in hand."""
+        if not (self._shares_gil or self._tally.batches):
+            # Processes are being started: what they do before the first batch says nothing about the batches.
+            session.wait()
+            return
         now = perf_counter()
         if now < self._due:
             session.wait(self._due - now)
@@ -77,7 +83,7 @@ class Lookout:
         start = perf_counter()
         session.wait(pause)
         late = perf_counter() - start - pause
-        if late < 0:
+        if late < -ROUNDING_SECONDS:
             return  # a batch has come; what its worker does in this moment is no fair sample
         is_held = False
         if self._sees_gil:
@@ -119,7 +125,7 @@ class Lookout:
     def look_at_memory(self) -> None:
         """Note how much memory worker processes take; not too often, since the system has to walk through it."""
         now = perf_counter()
-        if self._sees_gil or now < self._memory_due:
+        if self._shares_gil or now < self._memory_due:
             return
         self._memory_due = now + MEMORY_SECONDS
         taken = memory_of(self._places())

@@ -147,6 +147,8 @@ class ProcessPool:
 
     def resize(self, num_workers: int) -> None:
         """Have so many workers from now on."""
+        # Also before there is a thread to take orders.
+        self._num_workers = num_workers
         self._order("resize", num_workers)
 
     def process_ids(self) -> list[int]:
