@@ -160,7 +160,8 @@ class ActorPool:
                 if self._end is not None:
                     return
                 logger.debug("the thread that looks after Ray actors failed", exc_info=True)
-                self._fail_everything(error)
+                self._begin_anew(error)
+                self._fail_waiting(error)
 
     def _step(self) -> bool:
         """Do one round; false when all is over."""
@@ -414,7 +415,7 @@ class ActorPool:
                     self._dismiss(seat)
             return
         if self._connection is not None and cluster_connection.connection() != self._connection:
-            raise RuntimeError("Ray was shut down under the loader")
+            self._begin_anew(RuntimeError("Ray was shut down while it computed the batch"))
         self._place(now)
         if self._limit is not None:
             for seat in list(self._seats):
@@ -476,14 +477,14 @@ class ActorPool:
             job.fail(error, None)
         self._jobs.clear()
 
-    def _fail_everything(self, error: Exception) -> None:
-        """What was begun is lost as well; the next task begins anew, with a new connection if need be."""
+    def _begin_anew(self, error: Exception) -> None:
+        """All actors are lost, and what they had gets `error`; the next task has others, of a new connection if need be."""
         for seat in self._seats:
             seat.is_gone = True
-            self._jobs.extend(seat.jobs.values())
+            for job in seat.jobs.values():
+                job.fail(error, seat.name)
         self._seats.clear()
         self._connection = self._parcel = self._scribe = None
-        self._fail_waiting(error)
 
 
 def _is_suspect(job: Job) -> bool:
