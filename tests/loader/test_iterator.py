@@ -350,3 +350,24 @@ def test_an_empty_batch_of_mine_is_refused_or_empty_but_never_lost() -> None:
     found = results(DataLoader(Squares(4), batch_sampler=[[0], [], [1]]).iter_with_indices())
     assert [result.indices for result in found][::2] == [(0,), (1,)]
     assert len(found) == 3
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"transform": dict}])
+def test_a_batch_that_can_not_be_handed_out_counts_as_received(options) -> None:
+    class Delivering(DataLoader):
+        def _delivery(self):
+            def deliver(batch):
+                if 2 in batch["index"]:
+                    raise OverflowError("too large for there")
+                return batch["index"].tolist()
+
+            return deliver
+
+    loader = Delivering(Squares(6), 2, **options)
+    iterator = loader.iter_with_indices()
+    assert next(iterator) == ([0, 1], [0, 1])
+    with pytest.raises(OverflowError, match="too large for there"):
+        next(iterator)
+    assert loader.state_dict()["position"] == 4
+    assert next(iterator) == ([4, 5], [4, 5])
+    loader.close()

@@ -21,6 +21,13 @@ class Generated:
         yield from range(N - 1, -1, -1)
 
 
+class Delivering(DataLoader):
+    """Does something to each batch when it is handed out."""
+
+    def _delivery(self):
+        return dict
+
+
 def skipping():
     return DataLoader(Broken(N, bad=(2, 5, 6, 7, 8)), 3, on_error="skip")
 
@@ -39,6 +46,8 @@ LOADERS = {
     "a stream with a state": lambda: DataLoader(SeekableStream(N), 3),
     "a shuffled stream": lambda: DataLoader(shuffle_buffer(SeekableStream(N), 4), 3),
     "a rank of a stream": lambda: DataLoader(CountingStream(N), 2, rank=1, world_size=2),
+    "delivered": lambda: Delivering(Squares(N), 3),
+    "delivered by threads": lambda: Delivering(Squares(N), 3, num_workers=1, in_order=False),
     "threads": lambda: DataLoader(Squares(N), 3, num_workers=2),
     "threads, arrays": lambda: DataLoader(ArrayDataset(np.arange(N)), 3, num_workers=2),
     "threads, out of order": lambda: DataLoader(Squares(N), 3, num_workers=2, in_order=False),

@@ -21,13 +21,6 @@ class DeliveringIterator(DataLoaderIterator):
         super().__init__(*parts, **options)
         self._deliver = deliver
 
-    def __next__(self) -> Any:
-        """Return the next batch, or raise the error that belongs to it."""
-        value = super().__next__()
-        if self._with_indices:
-            return value[0], self._deliver(value[1])
-        return self._deliver(value)
-
 
 def can_pin() -> bool:
     """Tell whether torch is loaded and has CUDA: page-locked memory is of no use otherwise."""

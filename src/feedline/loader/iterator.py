@@ -72,6 +72,9 @@ class DataLoaderIterator:
     Concurrency: one thread at a time; `state_dict()` may be called from any other at any time.
     """
 
+    #: What is done to each batch in the consumer's thread, before it is handed out.
+    _deliver: Callable[[Any], Any] | None = None
+
     def __init__(
         self,
         progress: Progress,
@@ -142,6 +145,8 @@ class DataLoaderIterator:
                 eager = self._eager
                 if eager and self._submitted - number <= self._low:
                     self._refill_later(following)
+                if self._deliver is not None:
+                    value = self._delivered(value, following)
                 if self._with_indices:
                     value = (self._listed(plain.rows), value)
                 # No call from here on: see Note [Ctrl-C] in ordering.
@@ -155,11 +160,22 @@ class DataLoaderIterator:
         if outcome.error is not None:
             self._raise(outcome)
         value = outcome.value
+        if self._deliver is not None:
+            value = self._delivered(value, self._following)
         if self._with_indices:
             value = (self._listed(outcome.indices), value)
         self._progress.cursor = self._following
         outcome.value = None
         return value
+
+    def _delivered(self, value: Any, following: Cursor) -> Any:
+        """Return what `_deliver` makes of a batch; one that it can't make is received, as one that failed to load."""
+        assert self._deliver is not None
+        try:
+            return self._deliver(value)
+        except Exception:
+            self._progress.cursor = following
+            raise
 
     def _raise(self, outcome: Outcome) -> NoReturn:
         """Raise the error of `outcome`, which counts as received. Nothing here keeps it: it holds this iterator."""
