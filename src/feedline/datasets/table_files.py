@@ -71,9 +71,9 @@ def open_table(path: str) -> TableFile:
             if kind == "parquet":
                 from pyarrow import parquet
 
-                metadata = parquet.read_metadata(file)
-                rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-                schema = metadata.schema.to_arrow_schema()
+                source = parquet.ParquetFile(file, pre_buffer=False)
+                rows = [source.metadata.row_group(k).num_rows for k in range(source.num_row_groups)]
+                schema = source.schema_arrow
             else:
                 reader = pyarrow.ipc.open_file(file, options=_first_column_only(pyarrow))
                 rows = [reader.get_batch(number).num_rows for number in range(reader.num_record_batches)]
@@ -81,7 +81,8 @@ def open_table(path: str) -> TableFile:
                     schema = pyarrow.ipc.open_file(again).schema
     except pyarrow.ArrowException as error:
         raise _damaged(path, kind, error) from error
-    return TableFile(path, kind, np.array(rows, np.int64), stamp, schema)
+    # What writers put beside the columns may be large, and is of no use here.
+    return TableFile(path, kind, np.array(rows, np.int64), stamp, schema.remove_metadata())
 
 
 def read_group(table: TableFile, number: int, columns: Sequence[str]) -> Any:
