@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from feedline.cli.wording import count, printable, size
-from feedline.convert.conversion import Converted, convert
+from feedline.convert.conversion import Converted, RunJobs, convert
 from feedline.convert.images import MODES
+from feedline.convert.pool import run_jobs
 from feedline.convert.sources import UnknownExtensionError
 from feedline.ndf.shards import PART_SUFFIX
 
@@ -49,7 +50,21 @@ def command(
         int | None,
         typer.Option(min=1, metavar="N", help="Make shards of N rows; by default of about 256 MiB."),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Processes that write at once.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Processes that write at once: 1, or with --ray as many as the cluster has CPUs.",
+        ),
+    ] = None,
+    ray: Annotated[
+        bool,
+        typer.Option(
+            "--ray",
+            help="Write in tasks of a Ray cluster, whose machines all see SRC and DST under these paths.",
+        ),
+    ] = False,
     image_size: Annotated[
         str | None, typer.Option("--size", metavar="HxW", help="Resize images to this height and width.")
     ] = None,
@@ -65,6 +80,7 @@ def command(
         )
     if mode not in MODES:
         raise typer.BadParameter(f"--mode must be one of {', '.join(MODES)}, not {mode!r}")
+    run, most = _crew(ray)
     with _bar() as bar:
         try:
             made = convert(
@@ -74,12 +90,13 @@ def command(
                 columns=_names("--columns", columns),
                 num_shards=shards,
                 rows_per_shard=rows_per_shard,
-                workers=workers,
+                workers=most if workers is None else workers,
                 size=_size(image_size),
                 mode=mode,
                 overwrite=overwrite,
                 on_start=bar.start,
                 advance=bar.advance,
+                run=run,
             )
         except UnknownExtensionError as error:
             raise typer.BadParameter(str(error)) from None
@@ -90,6 +107,16 @@ def command(
                 )
             raise
     _tell(destination, made)
+
+
+def _crew(ray: bool) -> tuple[RunJobs, int]:
+    """Return what runs jobs, and how many of them at once unless somebody says so."""
+    if not ray:
+        return run_jobs, 1
+    from feedline.ray import cluster_cpus
+    from feedline.ray import run_jobs as run_on_cluster
+
+    return run_on_cluster, cluster_cpus()
 
 
 def _tell(destination: str, made: Converted) -> None:
