@@ -74,7 +74,7 @@ def by_hand() -> Round:
 
 
 def feedline_convert(name: str, workers: int, **options: int) -> Round:
-    from feedline.convert.conversion import convert
+    from feedline.convert import convert
 
     path = source()
     target = os.path.join(os.path.dirname(path), name)

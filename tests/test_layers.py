@@ -32,7 +32,10 @@ LAYERS = {
     "testing": 6,
 }
 #: Siblings that know one another all the same: (module, what it may import).
-EXCEPTIONS = {("feedline.collate.image", "feedline.transforms.images")}
+EXCEPTIONS = {
+    ("feedline.collate.image", "feedline.transforms.images"),
+    ("feedline.cli.convert", "feedline.ray"),
+}
 #: The public names, all in one place; for rooms that use the library as its users do.
 USERS_OF_THE_PACKAGE = {"cli", "torch", "jax", "ray", "testing", "__main__"}
 #: Libraries that a room may import when it is imported itself. Everywhere else they are imported inside functions.

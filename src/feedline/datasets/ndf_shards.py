@@ -57,7 +57,7 @@ class NdfShards(Named):
     there are, and reads the index again where it is unpickled, at the first read; another index is an `NdfError` then.
 
     >>> import tempfile
-    >>> from feedline.convert.conversion import convert
+    >>> from feedline.convert import convert
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/rows.npy", np.arange(20.0).reshape(10, 2))
     ...     _ = convert(f"{folder}/rows.npy", f"{folder}/corpus", rows_per_shard=4)
