@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -14,10 +15,13 @@ from typing import Any, TypeVar
 
 from feedline.loader.failures import as_batch_error, is_ctrl_c
 
-__all__ = ["Lanes"]
+__all__ = ["SIGNAL_SECONDS", "Lanes"]
 
 T = TypeVar("T")
 _STOP = None
+#: How long the consumer sleeps at a time. A signal that comes just before a thread goes to sleep does not wake it: without
+#: this, a Ctrl-C at that moment would be heard only when the wait is over.
+SIGNAL_SECONDS = 0.1
 
 
 class _Call:
@@ -30,6 +34,14 @@ class _Call:
         self.done = threading.Event()
         self.value: Any = None
         self.error: BaseException | None = None
+
+    def wait(self, seconds: float = float("inf")) -> bool:
+        """Return whether it is done within `seconds`."""
+        end = time.monotonic() + seconds
+        while not self.done.wait(max(0.0, min(SIGNAL_SECONDS, end - time.monotonic()))):
+            if time.monotonic() >= end:
+                return False
+        return True
 
     def run(self) -> None:
         function, self.function = self.function, None
@@ -91,7 +103,7 @@ class Lanes:
             TimeoutError: it takes longer than `seconds`; it goes on by itself, and what it gives is dropped.
         """
         call = self.start(function)
-        if not call.done.wait(seconds):
+        if not call.wait(seconds):
             raise TimeoutError(f"{what} took longer than {seconds:g} s (timeout=)")
         if call.error is not None:
             # Out of user code on a lane; raised as it is on the main thread, it would look like the user's Ctrl-C.
@@ -110,7 +122,7 @@ class Lanes:
             job.run()
             # Till they are idle again, or the next batch would have more threads started.
             for call in calls:
-                call.done.wait()
+                call.wait()
         finally:
             # A Ctrl-C does not wait for items in progress: they end on their lanes, and nobody sees what they give.
             job.stop()

@@ -19,6 +19,7 @@ from typing import Any
 
 from feedline.loader.batch import BatchLoader, Outcome, Run, Task
 from feedline.loader.execution.protocol import EXIT_PATIENCE, Known
+from feedline.loader.lanes import SIGNAL_SECONDS
 from feedline.loader.ordering import Window
 
 __all__ = ["Line", "ThreadsExecutor"]
@@ -65,7 +66,8 @@ class Line:
         return self.cancelled
 
     def sleep(self, seconds: float | None) -> None:
-        """Wait for a token, `seconds` at most."""
+        """Wait for a token, `seconds` at most, and no longer than `SIGNAL_SECONDS`: the consumer comes again."""
+        seconds = SIGNAL_SECONDS if seconds is None else min(seconds, SIGNAL_SECONDS)
         try:
             self.wake.get(timeout=seconds)
             # One look at the window answers all tokens; they pile up while the consumer has no need to wait.
