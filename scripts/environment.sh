@@ -2,6 +2,7 @@
 #
 #   use_environment demo|test|all     sets $python; `test` includes `demo`, and `all` includes `test`
 #   use_environment peers             another folder, with what the benchmarks compare with, and without feedline
+#   use_environment docs              another folder, with what builds the site, and without feedline
 #
 # PYTHON=... chooses the interpreter, and then the folder is .venv-X.Y instead of .venv, so that versions stand side by
 # side. A stamp in the folder tells what is installed: the second run installs nothing.
@@ -41,6 +42,7 @@ requirements_of() {
         test) requirements=(--editable "$root[all,dev]") ;;
         all) requirements=(--editable "$root[all,dev]" --requirement "$root/tests/requirements-all.txt") ;;
         peers) requirements=(--requirement "$root/benchmarks/peers.txt") ;;
+        docs) requirements=(--requirement "$root/docs/requirements.txt") ;;
         *) die "no such environment: $1" ;;
     esac
 }
@@ -50,7 +52,9 @@ which_python() {
 }
 
 fingerprint_of() {
-    which_python "$interpreter" | cat - "$root"/{pyproject.toml,tests/requirements-all.txt,benchmarks/peers.txt} | cksum
+    local files=("$root"/{pyproject.toml,tests/requirements-all.txt,benchmarks/peers.txt})
+    [ "$1" = docs ] && files=("$root/docs/requirements.txt")
+    which_python "$interpreter" | cat - "${files[@]}" | cksum
     printf '%s\n' "$root"
 }
 
@@ -95,7 +99,7 @@ use_environment() {
     if [ -n "${PYTHON:-}" ]; then
         venv=$root/.venv-$("$interpreter" -c 'import sys; print("%d.%d%s" % (*sys.version_info[:2], sys.abiflags))')
     fi
-    [ "$level" = peers ] && venv=$root/.venv-peers
+    case $level in peers | docs) venv=$root/.venv-$level ;; esac
     python=$venv/bin/python
     case $level in
         demo) levels="demo test all" ;;
@@ -103,7 +107,7 @@ use_environment() {
         *) levels=$level ;;
     esac
     requirements_of "$level"
-    fingerprint=$(fingerprint_of)
+    fingerprint=$(fingerprint_of "$level")
     # shellcheck disable=SC2086  # the levels are words
     if ! is_installed $levels || ! "$python" -c '' >/dev/null 2>&1; then
         take_turns
