@@ -18,6 +18,7 @@ from feedline.datasets.kind import Named
 from feedline.datasets.ndf import check_row_dtype
 from feedline.datasets.protocol import Allocate, Int64Array
 from feedline.errors import NdfError
+from feedline.ndf.layout import HEADER_BYTES
 from feedline.ndf.positional import absolute_path
 from feedline.ndf.reader import NdfReader, Scratch
 from feedline.ndf.shards import INDEX_NAME, ShardIndex, check_header, read_index
@@ -242,11 +243,37 @@ class _OpenShards:
             return
         # Sorted, the rows of a shard lie side by side, in the order of the file; then each goes to its place.
         order = np.argsort(places, kind="stable")
+        if not self._mmap:
+            self._gather_by_blocks(places[order], order, x, y)
+            return
         xs, ys = np.empty_like(x), np.empty_like(y)
         for number, start, stop in runs_by_part(self._stops, places[order]):
             inner = places[order[start:stop]] - self.starts[number]
             self.reader(number).gather(inner, xs[start:stop], ys[start:stop])
         x[order], y[order] = xs, ys
+
+    def _gather_by_blocks(self, ordered: Int64Array, order: Int64Array, x: Array, y: Array) -> None:
+        # See Note [gathering] in `feedline.ndf.reader`; here a block has rows of many files.
+        d, row_bytes = self.index.d, self.index.header(0).row_bytes
+        size = Scratch.rows_of(row_bytes)
+        try:
+            scratch = self._scratch.pop()
+        except IndexError:
+            scratch = Scratch(size, row_bytes)
+        for first in range(0, len(ordered), size):
+            part = ordered[first : first + size]
+            numbers = np.searchsorted(self._stops, part, side="right")
+            offsets = ((part - self.starts[numbers]) * row_bytes + HEADER_BYTES).tolist()
+            for number, start, stop in runs_by_part(self._stops, part):
+                reader = self.reader(number)
+                reader.read_rows(scratch.rows[start:stop], offsets[start:stop])
+                reader.check_unchanged()
+            spots = order[first : first + size]
+            with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+                x[spots] = scratch.values[: len(part), :d]
+                y[spots] = scratch.values[: len(part), d:]
+        # Not in a `finally`: after an error the block is simply dropped.
+        self._scratch.append(scratch)
 
     def hint(self, places: Int64Array) -> None:
         """Hint the rows `places`; of the shards, at most as many as can be open."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -72,7 +73,10 @@ class OpenFile:
         self.stamp = (status.st_size, status.st_mtime_ns)
         self._cursor = threading.Lock() if not _CAN_PREAD else None
 
-    def __del__(self) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        # When the interpreter ends, modules may be gone already, and the system closes everything.
+        if is_ending():
+            return
         fd, self.fd = self.fd, -1
         if fd >= 0 and self._is_ours(fd):
             os.close(fd)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, TypeAlias
 
@@ -43,6 +44,11 @@ class Scratch:
     """A block of rows, with one buffer for each, made once."""
 
     __slots__ = ("flat", "octets", "rows", "values")
+
+    @staticmethod
+    def rows_of(row_bytes: int) -> int:
+        """Return how many rows a block has."""
+        return max(1, min(_MAX_SCRATCH_ROWS, SCRATCH_BYTES // row_bytes))
 
     def __init__(self, num_rows: int, row_bytes: int) -> None:
         self.values = np.empty((num_rows, row_bytes // 8), "<f8")
@@ -80,8 +86,7 @@ class NdfReader:
         self.header: NdfHeader = unpack_header(head[:got].tobytes(), path, self.file.size)
         check_file_size(self.header, self.file.size, path)
         self._map = RowMap(self.file, self.header) if mmap and self.header.n else None
-        row_bytes = self.header.row_bytes
-        self._scratch_rows = max(1, min(_MAX_SCRATCH_ROWS, SCRATCH_BYTES // row_bytes))
+        self._scratch_rows = Scratch.rows_of(self.header.row_bytes)
         self._free: deque[Scratch] = deque() if scratch is None else scratch
         self._warm_for = 0
 
@@ -150,10 +155,21 @@ class NdfReader:
                 self._read_run(int(places[start]), into)
             return
         offsets = (places * row_bytes + HEADER_BYTES).tolist()
-        if read_rows_by_call(self.file, scratch.rows, offsets) == len(offsets) * row_bytes:
+        self.read_rows(scratch.rows, offsets)
+
+    def read_rows(self, buffers: Sequence[list[memoryview]], offsets: list[int]) -> None:
+        """Read the row at each byte of `offsets` into the buffer at its place, one call each; buffers may be more.
+
+        Whether the file has changed is not looked at: call `check_unchanged` afterwards.
+
+        Raises:
+            NdfError: the file has become shorter.
+        """
+        row_bytes = self.header.row_bytes
+        if read_rows_by_call(self.file, buffers, offsets) == len(offsets) * row_bytes:
             return
         # Some row came in parts, or the file is shorter by now: told apart one by one.
-        for row, offset in zip(scratch.rows, offsets):
+        for row, offset in zip(buffers, offsets):
             if self.file.read_into(row, offset) != row_bytes:
                 raise self._cut()
 
