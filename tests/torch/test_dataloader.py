@@ -71,6 +71,20 @@ def test_every_option_of_feedlines_loader_is_taken() -> None:
         assert getattr(loader.options, name) == value
 
 
+def test_a_builder_means_what_it_means_everywhere() -> None:
+    loader = (
+        DataLoader.builder(table())
+        .batch_size(3)
+        .shuffle(seed=2)
+        .num_workers(1, "thread")
+        .timeout(9.0)
+        .build()
+    )
+    assert (loader.options.timeout, loader.timeout) == (9.0, 0)
+    assert values(loader) == values(DataLoader(table(), 3, shuffle=True, seed=2))
+    loader.close()
+
+
 def test_unknown_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match="nonsense"):
         DataLoader(table(), nonsense=1)

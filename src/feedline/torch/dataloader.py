@@ -14,8 +14,8 @@ import feedline
 from feedline.datasets.protocol import is_stream
 from feedline.errors import OptionError, StateError
 from feedline.keys import derive_key
-from feedline.loader.batch import MaskedBatch
-from feedline.loader.delivery import can_pin, pin
+from feedline.loader.builder import LoaderBuilder
+from feedline.loader.delivery import can_pin
 from feedline.loader.execution.protocol import Session
 from feedline.loader.groups import can_split
 from feedline.loader.iterator import DataLoaderIterator
@@ -27,12 +27,14 @@ from feedline.samplers.protocol import Order
 from feedline.samplers.random import RandomSampler as FeedlineRandomSampler
 from feedline.samplers.sequential import SequentialSampler as FeedlineSequentialSampler
 from feedline.torch.arguments import check_arguments, check_context, prefetch_depth_of, seconds_of
-from feedline.torch.collation import as_tensors, default_collate, default_convert
+from feedline.torch.builder import TorchBuilder
+from feedline.torch.collation import default_collate, default_convert
 from feedline.torch.iterator import TorchIterator, WaitLimit
 from feedline.torch.order import TorchSource
+from feedline.torch.outgoing import outgoing, unchanged
 from feedline.torch.rows import ROWS_AT_ONCE
 from feedline.torch.samplers import EpochSampler
-from feedline.torch.workers import DatasetWatch, PackedCollate, TorchBatchLoader, WorkerSetup, unpacked
+from feedline.torch.workers import DatasetWatch, PackedCollate, TorchBatchLoader, WorkerSetup
 
 __all__ = ["DataLoader"]
 
@@ -193,6 +195,11 @@ class DataLoader(feedline.DataLoader):
         if self.batch_sampler is None and options.batch_size is not None:
             self.batch_sampler = BatchSampler(self.sampler, options.batch_size, options.drop_last)
 
+    @classmethod
+    def builder(cls, dataset: Any) -> LoaderBuilder:
+        """Return a builder, whose methods mean what they mean for `feedline.DataLoader`."""
+        return TorchBuilder(cls, dataset)
+
     # -- what the loader is made of
 
     def _make_source(self) -> Source:
@@ -261,18 +268,12 @@ class DataLoader(feedline.DataLoader):
         return can_split(take(np.empty(0, np.int64), np.empty))
 
     def _delivery(self) -> Callable[[Any], Any] | None:
-        steps: list[Callable[[Any], Any]] = []
-        if self._packs:
-            steps.append(unpacked)
-        if self._batches.take is not None:
-            steps.append(as_tensors)
-        if getattr(self.options.sampler, "tail", None) == "mask":
-            steps.append(_mask_as_tensor)
-        if self.options.pin_memory and can_pin():
-            steps.append(pin)
-        if not steps:
-            return None
-        return steps[0] if len(steps) == 1 else _Steps(steps)
+        return outgoing(
+            packed=self._packs,
+            whole=self._batches.take is not None,
+            masked=getattr(self.options.sampler, "tail", None) == "mask",
+            pinned=self.options.pin_memory and can_pin(),
+        )
 
     # -- iterating
 
@@ -298,7 +299,7 @@ class DataLoader(feedline.DataLoader):
         progress, plan, session, *rest = parts
         limited: Session = session if self._patience is None else WaitLimit(session, self._patience)
         return TorchIterator(
-            self._delivery() or _unchanged,
+            self._delivery() or unchanged,
             lambda: self._told_batches,
             progress,
             plan,
@@ -394,25 +395,3 @@ class DataLoader(feedline.DataLoader):
 
 
 _NO_ARGUMENTS = ("self", "options", "__class__")
-
-
-class _Steps:
-    """Functions of a batch, one after the other."""
-
-    def __init__(self, steps: list[Callable[[Any], Any]]) -> None:
-        self._steps = steps
-
-    def __call__(self, batch: Any) -> Any:
-        for step in self._steps:
-            batch = step(batch)
-        return batch
-
-
-def _unchanged(batch: Any) -> Any:
-    return batch
-
-
-def _mask_as_tensor(batch: Any) -> Any:
-    if type(batch) is not MaskedBatch:
-        return batch
-    return MaskedBatch(as_tensors(batch.data), torch.from_numpy(batch.mask))
