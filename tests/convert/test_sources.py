@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import numpy as np
@@ -42,9 +43,20 @@ class Async(feedline.AsyncDataset):
 awaited = Async()
 
 def stream():
-    yield 1.0
+    for k, row in enumerate(X):
+        yield row, k
 
-streamed = stream()
+class Stream(feedline.IterableDataset):
+    def __iter__(self):
+        return stream()
+
+def bad_stream():
+    yield 1.0
+    yield "a"
+
+def no_stream():
+    yield from ()
+
 number = 3
 texts = ["a", "b"]
 ragged = [[1.0], [1.0, 2.0]]
@@ -71,11 +83,24 @@ def rows_of(path):
 
 @pytest.mark.parametrize(
     ("name", "workers"),
-    [("arrays", 1), ("Inner.deep", 1), ("make", 1), ("make", 2), ("rows", 1), ("Made", 1), ("pairs", 1)],
+    [
+        ("stream", 1),
+        ("Stream", 2),
+        ("arrays", 1),
+        ("Inner.deep", 1),
+        ("make", 1),
+        ("make", 2),
+        ("rows", 1),
+        ("Made", 1),
+        ("pairs", 1),
+    ],
 )
 def test_a_dataset_is_converted_by_its_name(module, tmp_path, name, workers):
     made = convert(f"my_rows:{name}", tmp_path / "out", num_shards=2, workers=workers)
-    convert(tmp_path / "out", tmp_path / "out.ndf")
+    convert(tmp_path / "out", tmp_path / "joined.ndf")
+    convert(f"my_rows:{name}", tmp_path / "out.ndf")
+    assert (tmp_path / "joined.ndf").read_bytes() == (tmp_path / "out.ndf").read_bytes()
+    assert set(os.listdir(tmp_path)) - {"__pycache__"} == {"joined.ndf", "my_rows.py", "out", "out.ndf"}
     x, y = rows_of(tmp_path / "out.ndf")
     assert np.array_equal(x, np.arange(60.0).reshape(20, 3))
     expected = {
@@ -93,8 +118,8 @@ def test_a_dataset_is_converted_by_its_name(module, tmp_path, name, workers):
         ("no_such_module:x", "there is no module 'no_such_module'"),
         ("my_rows:nothing", "'my_rows' has no 'nothing'"),
         ("my_rows:awaited", "must be awaited"),
-        ("my_rows:streamed", "is a stream, which has no random access"),
-        ("my_rows:stream", "is a stream"),
+        ("my_rows:bad_stream", "can't be converted: item 1"),
+        ("my_rows:no_stream", "there is not a single row"),
         ("my_rows:number", "is no dataset with items and a length, but of type int"),
         ("my_rows:texts", "can't be converted: item 0"),
         ("my_rows:ragged", "item 1 has 2 values, item 0 has 1"),

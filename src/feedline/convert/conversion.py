@@ -14,11 +14,14 @@ from feedline.convert.plan import make_plan
 from feedline.convert.pool import run_jobs
 from feedline.convert.protocol import Source
 from feedline.convert.sources import SourceOptions, open_source
+from feedline.convert.streams import StreamSource, spooled
 from feedline.convert.work import Job, Written
 from feedline.convert.workplace import Workplace, check_destination
 from feedline.errors import OptionError
 from feedline.ndf.layout import NdfHeader
 from feedline.ndf.positional import absolute_path
+from feedline.ndf.reader import NdfReader
+from feedline.ndf.shards import PART_SUFFIX
 
 __all__ = ["Converted", "RunJobs", "convert"]
 
@@ -92,7 +95,8 @@ def convert(
 
     The result is made in the folder `DESTINATION.part`, and renamed when it is whole. If the run is interrupted, by
     whatever, the same call goes on: parts that are finished (shards, or ranges of 256 MiB of a single file) are checked
-    by their checksums, and kept. If source or options are others by then, it starts anew.
+    by their checksums, and kept. If source or options are others by then, it starts anew. So
+    does a stream, whose rows are written to a file first where shards are asked for.
 
     Raises:
         OptionError: a bad option, an extension that is not known, or a source that holds what can't be rows.
@@ -112,6 +116,21 @@ def convert(
     )
     _check_apart(source, target)
     check_destination(target, is_single, overwrite)
+    if isinstance(opened, StreamSource):
+        if is_single:
+            return _write_stream(opened, target)
+        with spooled(opened, f"{target}{PART_SUFFIX}.ndf") as path:
+            return convert(
+                path,
+                target,
+                num_shards=num_shards,
+                rows_per_shard=rows_per_shard,
+                workers=workers,
+                overwrite=overwrite,
+                on_start=on_start,
+                advance=advance,
+                run=run,
+            )
     header = _check_rows(opened, source)
     plan = make_plan(header, is_single=is_single, num_shards=num_shards, rows_per_shard=rows_per_shard)
     before = opened.identity()
@@ -130,6 +149,12 @@ def convert(
     files = 1 if is_single else len(plan.parts)
     size_bytes = header.file_bytes if is_single else sum(part.size_bytes for part in plan.parts)
     return Converted(target, header.n, header.d, header.l, files, size_bytes, kept, place.was_stale)
+
+
+def _write_stream(source: StreamSource, target: str) -> Converted:
+    source.write(target)
+    header = NdfReader(target).header
+    return Converted(target, header.n, header.d, header.l, 1, header.file_bytes, 0, False)
 
 
 def _run(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from feedline.convert.protocol import BLOCK_BYTES, Array, Block, stamp_of
+from feedline.convert.streams import StreamSource
 from feedline.datasets.kind import dataset_kind
 from feedline.datasets.ndf import NdfDataset
 from feedline.datasets.ndf_shards import NdfShards
@@ -20,7 +21,7 @@ from feedline.errors import OptionError
 from feedline.ndf.save import stack_items
 from feedline.ndf.shards import INDEX_NAME
 
-__all__ = ["NamedSource", "RowsSource"]
+__all__ = ["NamedSource", "RowsSource", "open_named"]
 
 _MAX_ITEMS = 4096
 
@@ -56,6 +57,7 @@ class NamedSource:
     Args:
         name: the text; what it names is a dataset with random access, or a function without arguments that makes one.
             The present folder is looked into, too.
+        dataset: what it names, if that is known already.
 
     Items are rows, or tuples `(row, labels)`, of numbers. The dataset is made once in each process that reads it: it
     need not pickle.
@@ -64,12 +66,11 @@ class NamedSource:
         OptionError: there is no such name, or what it names is no dataset with items and a length.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, dataset: Any = None) -> None:
         self.name = name
         self._folder = os.getcwd()
-        self._dataset: Any = None
-        dataset = self._open()
-        self.n = len(dataset)
+        self._dataset = dataset
+        self.n = len(self._open())
         first = self._stack(0, min(1, self.n))
         self.d, self.l = first[0].shape[1], first[1].shape[1]
 
@@ -121,6 +122,12 @@ class NamedSource:
         return {**self.__dict__, "_dataset": None}
 
 
+def open_named(name: str) -> NamedSource | StreamSource:
+    """Return what `module:dataset` names as a source; raises as `NamedSource` does."""
+    found = _import_name(name, os.getcwd())
+    return StreamSource(name, found) if is_stream(found) else NamedSource(name, _check_dataset(name, found))
+
+
 def _import_name(name: str, folder: str) -> Any:
     module, _, attribute = name.partition(":")
     if folder not in sys.path:
@@ -142,10 +149,6 @@ def _import_name(name: str, folder: str) -> Any:
 def _check_dataset(name: str, dataset: Any) -> Any:
     if isinstance(dataset, AsyncDataset):
         raise OptionError(f"the items of {name!r} must be awaited: convert takes synchronous datasets")
-    if is_stream(dataset):
-        raise OptionError(
-            f"{name!r} is a stream, which has no random access: write its rows with feedline.NdfWriter as they come"
-        )
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise OptionError(
             f"{name!r} is no dataset with items and a length, but of type {type(dataset).__name__}"

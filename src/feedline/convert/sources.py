@@ -11,9 +11,10 @@ from typing import Any
 
 from feedline.convert.arrays import open_npy, open_npz
 from feedline.convert.csv_file import CsvSource
-from feedline.convert.datasets import NamedSource, RowsSource
+from feedline.convert.datasets import RowsSource, open_named
 from feedline.convert.images import ImageSource
 from feedline.convert.protocol import Source
+from feedline.convert.streams import StreamSource
 from feedline.convert.tables import TableSource
 from feedline.datasets.table_files import TABLE_EXTENSIONS
 from feedline.errors import OptionError
@@ -65,7 +66,7 @@ EXTENSIONS = tuple(_OPENERS)
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-def open_source(given: Any, options: SourceOptions) -> Source:
+def open_source(given: Any, options: SourceOptions) -> Source | StreamSource:
     """Open what `given` names.
 
     Args:
@@ -89,7 +90,7 @@ def open_source(given: Any, options: SourceOptions) -> Source:
     if not os.path.exists(path):
         if isinstance(given, str) and _NAME.fullmatch(given):
             _refuse_columns(given, options, "the items of a dataset tell their labels, as (row, labels)")
-            return NamedSource(given)
+            return open_named(given)
         raise FileNotFoundError(
             errno.ENOENT, "no such file or folder (nor MODULE:DATASET)", os.fsdecode(given)
         )
