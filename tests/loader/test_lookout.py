@@ -52,14 +52,14 @@ def switches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_look_finds_the_gil_free_if_the_thread_slept_once(time: Time, switches: list[int]) -> None:
     tally = Tally()
     switches += [5, 6]
-    Lookout(tally, list, shares_gil=True).wait(Session(time), 1)  # type: ignore[arg-type]
+    Lookout(tally, list, shares_gil=True).look(Session(time), 1)  # type: ignore[arg-type]
     assert (tally.looks, tally.gil_looks) == (1, 0)
 
 
 def test_a_look_finds_the_gil_held_if_the_thread_slept_again(time: Time, switches: list[int]) -> None:
     tally = Tally()
     switches += [5, 8]
-    Lookout(tally, list, shares_gil=True).wait(Session(time), 1)  # type: ignore[arg-type]
+    Lookout(tally, list, shares_gil=True).look(Session(time), 1)  # type: ignore[arg-type]
     assert (tally.looks, tally.gil_looks) == (1, 1)
 
 
@@ -67,20 +67,20 @@ def test_the_gil_is_no_matter_of_worker_processes(time: Time, switches: list[int
     tally = Tally()
     tally.batches = 1
     switches += [5, 8]
-    Lookout(tally, list, shares_gil=False).wait(Session(time), 1)  # type: ignore[arg-type]
+    Lookout(tally, list, shares_gil=False).look(Session(time), 1)  # type: ignore[arg-type]
     assert (tally.looks, tally.gil_looks) == (1, 0)
 
 
 def test_worker_processes_that_are_being_started_are_left_alone(time: Time, switches: list[int]) -> None:
     tally, session = Tally(), Session(time)
-    Lookout(tally, list, shares_gil=False).wait(session, 1)  # type: ignore[arg-type]
+    Lookout(tally, list, shares_gil=False).look(session, 1)  # type: ignore[arg-type]
     assert (tally.looks, session.waits) == (0, [None])
 
 
 def test_a_batch_that_comes_in_time_is_no_look(time: Time, switches: list[int]) -> None:
     tally = Tally()
     switches += [5, 8]
-    Lookout(tally, list, shares_gil=True).wait(Session(time, ready=True), 1)  # type: ignore[arg-type]
+    Lookout(tally, list, shares_gil=True).look(Session(time, ready=True), 1)  # type: ignore[arg-type]
     assert tally.looks == 0
 
 
@@ -89,7 +89,8 @@ def test_looks_are_rare_and_leave_the_rest_of_a_wait_alone(time: Time, switches:
     switches += [0, 1] * 200
     looking, session = Lookout(tally, list, shares_gil=True), Session(time)
     while time.now < 1.0:
-        looking.wait(session, 1)  # type: ignore[arg-type]
+        time.now = max(time.now, looking.due)
+        looking.look(session, 1)  # type: ignore[arg-type]
     assert 20 <= tally.looks <= 45
 
 
@@ -100,7 +101,7 @@ def test_looks_are_spread_over_a_usual_wait(time: Time, switches: list[int]) -> 
     looking, session = Lookout(tally, list, shares_gil=True), Session(time)
     for _ in range(50):
         time.now += 1.0
-        looking.wait(session, 1)  # type: ignore[arg-type]
+        looking.look(session, 1)  # type: ignore[arg-type]
     pauses = sorted(pause for pause in session.waits if pause is not None)
     assert pauses[0] < 0.002
     assert 0.008 < pauses[-1] <= 0.01
@@ -116,7 +117,7 @@ def test_without_a_count_of_the_system_lateness_has_to_do(
             self.time.now += (seconds or 0.0) + 0.004
 
     tally = Tally()
-    Lookout(tally, list, shares_gil=True).wait(Late(time), 1)  # type: ignore[arg-type]
+    Lookout(tally, list, shares_gil=True).look(Late(time), 1)  # type: ignore[arg-type]
     assert (tally.looks, tally.gil_looks) == (1, 1)
 
 
@@ -131,7 +132,7 @@ def test_workers_are_counted_as_working_and_asleep(time: Time, switches: list[in
     looking = Lookout(tally, lambda: places, shares_gil=True)
     for _ in range(2):
         time.now += 1.0
-        looking.wait(Session(time), 3)  # type: ignore[arg-type]
+        looking.look(Session(time), 3)  # type: ignore[arg-type]
     # Two workers have their turn in each look, and stand for the others.
     assert (tally.worker_looks, tally.working_looks, tally.asleep_looks) == (8, 6, 4)
 
@@ -139,7 +140,7 @@ def test_workers_are_counted_as_working_and_asleep(time: Time, switches: list[in
 def test_a_worker_that_has_ended_is_not_asleep(time: Time, switches: list[int], tmp_path: Any) -> None:
     tally = Tally()
     switches += [0, 1]
-    Lookout(tally, lambda: [str(tmp_path / "gone")], shares_gil=True).wait(Session(time), 1)  # type: ignore[arg-type]
+    Lookout(tally, lambda: [str(tmp_path / "gone")], shares_gil=True).look(Session(time), 1)  # type: ignore[arg-type]
     assert (tally.worker_looks, tally.asleep_looks) == (1, 0)
 
 

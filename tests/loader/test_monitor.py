@@ -96,5 +96,5 @@ def test_wrong_arguments_are_refused_at_once() -> None:
         loader.on_stats(3)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="every must be at least 1 batch, not 0"):
         loader.on_stats(print, every=0)
-    with pytest.raises(TypeError, match="every must be an int, not 1.5"):
+    with pytest.raises(TypeError, match=r"every must be an int, not 1\.5"):
         loader.on_stats(print, every=1.5)  # type: ignore[arg-type]

@@ -103,14 +103,16 @@ def run(
 def test_a_fetch_that_waits() -> None:
     verdict, stats = run(SlowRows(rest), num_workers=2)
     assert (verdict.bottleneck, verdict.limit) == ("fetch", "waiting")
-    assert stats.blocked_fraction is not None and stats.blocked_fraction > 0.5
+    assert stats.blocked_fraction is not None
+    assert stats.blocked_fraction > 0.5
 
 
 @needs_gil
 def test_a_fetch_that_holds_the_gil() -> None:
-    verdict, stats = run(SlowRows(hold_gil), num_workers=2)
+    verdict, _stats = run(SlowRows(hold_gil), num_workers=2)
     assert (verdict.bottleneck, verdict.limit) == ("fetch", "gil")
-    assert verdict.gil_fraction is not None and verdict.gil_fraction > 0.75
+    assert verdict.gil_fraction is not None
+    assert verdict.gil_fraction > 0.75
 
 
 @needs_gil
@@ -123,7 +125,7 @@ def test_a_transform_that_holds_the_gil(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_transform_that_releases_the_gil_and_has_too_few_workers(workers: int) -> None:
-    verdict, stats = run(Rows(), num_workers=workers, transform=release_gil)
+    verdict, _stats = run(Rows(), num_workers=workers, transform=release_gil)
     assert (verdict.bottleneck, verdict.limit) == ("transform", "workers")
     assert "num_workers=8" in verdict.advice
 
@@ -168,7 +170,8 @@ def test_one_slow_batch_that_holds_up_the_others() -> None:
     verdict, stats = run(Rows(), num_workers=4, prefetch_depth=0, transform=uneven)
     assert verdict.limit == "window"
     assert "prefetch_depth=4 (now 0)" in verdict.advice
-    assert stats.working_fraction is not None and stats.working_fraction < 0.6
+    assert stats.working_fraction is not None
+    assert stats.working_fraction < 0.6
 
 
 def test_asynchronous_items_too_few_of_which_are_in_flight() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from typing import Any
@@ -71,7 +72,7 @@ def test_spans_lie_within_the_trace_and_tracks_do_not_overlap(
             by_track[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     for found in by_track.values():
         found.sort()
-        for (_, end), (start, _) in zip(found, found[1:]):
+        for (_, end), (start, _) in itertools.pairwise(found):
             assert start >= end - 1.0  # microseconds
 
 
@@ -132,5 +133,5 @@ def test_an_error_in_the_loop_leaves_the_trace_of_what_was(tmp_path: Any) -> Non
 
 
 def test_a_folder_that_is_not_there_is_named_before_anything_runs(tmp_path: Any) -> None:
-    with pytest.raises(FileNotFoundError, match="no folder .*missing"):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*missing"):
         DataLoader([1]).trace(tmp_path / "missing" / "epoch.json")

@@ -38,7 +38,7 @@ def run_trial(order: dict[str, Any]) -> Trial:
     try:
         return measure(bench_loader(order["target"]), choice, order["seconds"])
     except Exception as error:
-        return Trial(*choice, error=describe_error(error).removesuffix(" (--debug shows the traceback)"))
+        return Trial(*choice, error=describe_error(error).replace(" (--debug shows the traceback)", ""))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,9 @@ from feedline.loader.groups import split_batch
 
 __all__ = ["BatchLoader", "MaskedBatch", "Outcome", "Task"]
 
+#: Processor time is taken of one batch in so many.
+CPU_EVERY = 8
+
 
 class MaskedBatch(NamedTuple):
     """A batch of a sampler with `tail="mask"`.
@@ -79,7 +82,7 @@ class Outcome:
         cause: what the last of them was raised with.
         fetch_seconds, transform_seconds, collate_seconds: where the time went.
         flight_seconds: time that items were awaited, all of them together.
-        cpu_seconds: processor time of the thread that loaded it.
+        cpu_seconds: processor time of the thread that loaded it; 0 where nobody looked.
         began: when that was, by `perf_counter()`, behind `fetch_seconds` that passed before.
         worker: who loaded it; empty for a batch that nobody had to.
     """
@@ -161,13 +164,15 @@ class BatchLoader:
                 if outcomes is not None:
                     return outcomes
         outcomes = []
-        start = thread_time()
+        # A system call: of some batches only.
+        sampled = not task.number % CPU_EVERY
+        start = thread_time() if sampled else 0.0
         for offset in range(task.count):
             if run.cancelled is not None and run.cancelled():
                 break
             outcomes.append(self._load_one(task.single(offset), run))
-        if outcomes:
-            outcomes[-1].cpu_seconds = thread_time() - start + task.lane_cpu_seconds
+        if outcomes and sampled:
+            outcomes[-1].cpu_seconds = (thread_time() - start + task.lane_cpu_seconds) / len(outcomes)
         return outcomes
 
     def find_take(self) -> Callable[..., Any] | None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ItemFailed", "ItemLoader", "Raised", "Rows", "is_refusal", "refuse_awaitable"]
 
+#: Items of one batch in so many are timed one by one, where an item takes less than this: a clock costs time, too.
+SPLIT_EVERY = 8
+SLOW_ITEM_SECONDS = 20e-6
 _SKIPPED = object()
 _FETCH = -1
 _REFUSAL = "_feedline_refusal"
@@ -77,6 +80,18 @@ class ItemFailed(Exception):
         self.position = position
 
 
+class Split(NamedTuple):
+    """How the time of a batch's items divides.
+
+    Attributes:
+        share: of it, the transform's.
+        is_slow: items take so long that two readings of the clock for each do not count.
+    """
+
+    share: float
+    is_slow: bool
+
+
 class ItemLoader:
     """How items are loaded: immutable, picklable, safe to use from many threads.
 
@@ -110,6 +125,8 @@ class ItemLoader:
         self.reseed_globals = reseed_globals
         self._with_context = transform is not None and wants_context(transform)
         self._lanes: tuple[int, Lanes] | None = None
+        #: What the last batch whose items were timed one by one told; replaced in one assignment.
+        self.split: Split | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lanes": None}
@@ -126,6 +143,18 @@ class ItemLoader:
         if self._lanes is not None:
             self._lanes[1].close()
             self._lanes = None
+
+    def divide(self, seconds: float, transform_seconds: float | None, items: int) -> float:
+        """Return how much of `seconds`, in which so many items were loaded, was the transform's.
+
+        It is `transform_seconds`, where that was measured; else the same share as when it was measured last.
+        """
+        last = self.split
+        if transform_seconds is None:
+            transform_seconds = seconds * (0.0 if last is None else last.share)
+        share = min(1.0, transform_seconds / seconds) if seconds > 0 else 0.0
+        self.split = Split(share, seconds > SLOW_ITEM_SECONDS * items)
+        return transform_seconds
 
     def load(
         self, task: Task, run: Run, memory: RowSource, failures: list[tuple[int, Failure, Exception]]
@@ -285,6 +314,9 @@ class _Batch:
         get: Any = self.run.fetch or getattr(loader.dataset, "__getitem__", None)
         known = self.known if loader.on_error != "raise" else {}
         epoch, seed, seconds = self.task.epoch, loader.seed, 0.0
+        split = loader.split
+        timed = split is None or split.is_slow or not self.task.number % SPLIT_EVERY
+        began = perf_counter()
         items: list[Any] = []
         # Only where a row is left out or replaced do the indices differ from what was asked for.
         kept: list[Any] | None = None
@@ -305,13 +337,15 @@ class _Batch:
                     elif type(item) is Raised:
                         raise item.taken()
                     if transform is not None:
-                        start, place = perf_counter(), 0
+                        place = 0
+                        start = perf_counter() if timed else 0.0
                         if with_context:
                             context = ItemContext(index, epoch, seed, memory, position)
                             item = transform(item, context)
                         else:
                             item = transform(item)
-                        seconds += perf_counter() - start
+                        if timed:
+                            seconds += perf_counter() - start
                     items.append(item)
                     if kept is not None:
                         kept.append(index)
@@ -329,6 +363,9 @@ class _Batch:
             else:
                 items.append(row[1])
                 kept.append(row[0])
+        if transform is not None:
+            whole = perf_counter() - began
+            seconds = loader.divide(whole, seconds if timed else None, len(items))
         return Rows(items, indices if kept is None else kept, skipped, self.transform_seconds + seconds)
 
     def _row(self, position: int, index: Any, fetched: Callable[[int], Any] | None) -> tuple[Any, Any]:

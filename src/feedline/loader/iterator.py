@@ -23,7 +23,7 @@ from feedline.loader.ordering import Cursor, cursor_at
 from feedline.loader.plain import DETOUR, PlainLane
 from feedline.loader.plan import Plan
 from feedline.loader.progress import Progress
-from feedline.loader.stats import SIZED_EVERY, Clock, Tally, nbytes_of
+from feedline.loader.stats import Clock, Tally, nbytes_of, next_sample
 
 __all__ = ["DataLoaderIterator", "Pace"]
 
@@ -109,6 +109,7 @@ class DataLoaderIterator:
         self._plain = plain
         self._observers = observers
         self._lookout = lookout
+        self._sample_at = self._size_at = -1
         self._generation = forks.generation()
         self._submitted = progress.cursor.next
         self._hinted = progress.cursor.next
@@ -248,7 +249,11 @@ class DataLoaderIterator:
             raise broken
         while True:
             cursor = self._progress.cursor
-            outcome = self._session.outcomes.peek(cursor) or self._wait(cursor)
+            outcome = self._session.outcomes.peek(cursor)
+            if outcome is None:
+                outcome = self._wait(cursor)
+            else:
+                self._clock.seen = perf_counter()
             if outcome is None:
                 self._progress.ended = True
                 self._finish("at its end")
@@ -261,9 +266,9 @@ class DataLoaderIterator:
                 self._refill_later(following)
             self._record(outcome, following)
             self._tally.add(outcome)
-            if not outcome.number % SIZED_EVERY:
+            if outcome.number >= self._size_at:
+                self._size_at = next_sample(outcome.number)
                 self._tally.size(outcome.value)
-            self._clock.seen = perf_counter()
             for observer in self._observers:
                 observer.received(outcome)
             if not outcome.empty:
@@ -281,25 +286,34 @@ class DataLoaderIterator:
             raise
 
     def _wait(self, cursor: Cursor) -> Outcome | None:
-        start = perf_counter()
-        outcome = None
+        start = now = perf_counter()
+        outcome, lookout = None, self._lookout
         self._session.outcomes.drop_received(cursor)
         while outcome is None:
             self._refill(cursor)
             if self._at_end(cursor):
                 break
-            if self._lookout is None:
-                # The calling thread computes the batch in here.
-                sample = None if cursor.next % SIZED_EVERY else self._tally.begin_sample()
-                self._session.wait()
-                if sample is not None:
-                    self._tally.end_sample(sample)
+            if lookout is None:
+                self._load_here(cursor.next)
+            elif now < lookout.due:
+                self._session.wait(lookout.due - now)
             else:
-                self._lookout.wait(self._session, self._in_progress(cursor))
+                lookout.look(self._session, self._in_progress(cursor))
             self._check_usable()
             outcome = self._session.outcomes.peek(cursor)
-        self._clock.waited(start, perf_counter())
+            now = perf_counter()
+        self._clock.waited(start, now)
         return outcome
+
+    def _load_here(self, number: int) -> None:
+        """Have the calling thread compute the batch, some of them as examples of what that takes."""
+        if number < self._sample_at:
+            self._session.wait()
+            return
+        self._sample_at = next_sample(number)
+        sample = self._tally.begin_sample()
+        self._session.wait()
+        self._tally.end_sample(sample)
 
     def _in_progress(self, cursor: Cursor) -> float:
         """Return how many tasks workers have in hand, or wait for one."""

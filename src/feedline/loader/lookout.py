@@ -63,20 +63,17 @@ class Lookout:
         self._shares_gil = shares_gil
         self._sees_gil = shares_gil and _has_gil()
         self._switches = voluntary_switches
-        self._due = 0.0
+        #: When the next look is due, by `perf_counter()`.
+        self.due = 0.0
         self._phase = 0.5
         self._turn = 0
         self._memory_due = 0.0
 
-    def wait(self, session: Session, in_progress: float) -> None:
-        """Wait as `session.wait()` does, and look if it is time to; `in_progress` is how many tasks are in hand."""
+    def look(self, session: Session, in_progress: float) -> None:
+        """Wait a moment, and look if nothing has come by then; `in_progress` is how many tasks are in hand."""
         if not (self._shares_gil or self._tally.batches):
             # Processes are being started: what they do before the first batch says nothing about the batches.
             session.wait()
-            return
-        now = perf_counter()
-        if now < self._due:
-            session.wait(self._due - now)
             return
         pause = self._pause()
         switches = None if self._switches is None else self._switches()
@@ -111,7 +108,7 @@ class Lookout:
             tally.working_looks += min(max(0.0, in_progress), count)
             tally.asleep_looks += self._asleep(places) * count
         interval = FIRST_INTERVAL_SECONDS if tally.looks < FIRST_LOOKS else INTERVAL_SECONDS
-        self._due = perf_counter() + interval
+        self.due = perf_counter() + interval
 
     def _asleep(self, places: Sequence[str]) -> float:
         """Return which share of the workers that have their turn are asleep."""

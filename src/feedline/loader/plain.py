@@ -26,7 +26,7 @@ from feedline.loader.fetch import is_refusal, refuse_awaitable
 from feedline.loader.groups import split_batch
 from feedline.loader.ordering import Window
 from feedline.loader.plan import OrderPlan
-from feedline.loader.stats import SIZED_EVERY, Clock, Tally
+from feedline.loader.stats import Clock, Tally, next_sample
 
 __all__ = ["DETOUR", "Delivered", "PlainItems", "PlainLane", "PlainWhole"]
 
@@ -69,6 +69,7 @@ class PlainItems(PlainLane):
         self._collate = _bound_collate(load)
         self._blocks = max(1, INDEX_BLOCK // plan.batch_size)
         self._first = 0
+        self._sample_at = -1
         self._indices: list[list[int]] = []
 
     def __call__(self, number: int) -> Any:
@@ -80,7 +81,8 @@ class PlainItems(PlainLane):
             place = 0
         rows = self._indices[place]
         dataset, positions = self._dataset, iter(rows)
-        begun = None if number % SIZED_EVERY else self._tally.begin_sample()
+        if number >= self._sample_at:
+            return self._example(number, rows)
         start = perf_counter()
         try:
             items = [dataset[index] for index in positions]
@@ -92,7 +94,6 @@ class PlainItems(PlainLane):
             position = 0 if is_refusal(error) else max(0, len(rows) - length_hint(positions) - 1)
             self._outcomes.put(self._load.failed_fetch(Task(number, self._plan.epoch, rows), error, position))
             return DETOUR
-        fetched = perf_counter()
         try:
             value = self._collate(items)
         except BaseException as error:
@@ -102,15 +103,41 @@ class PlainItems(PlainLane):
             self._outcomes.put(self._load.failed_collation(task, error))
             return DETOUR
         ended = perf_counter()
-        tally = self._tally
-        tally.fetch_seconds += fetched - start
-        tally.collate_seconds += ended - fetched
-        self._clock.waited(start, ended)
-        if begun is not None:
-            tally.sample_cpu(ended - start, tally.end_sample(begun))
-            tally.size(value)
+        clock = self._clock
+        clock.plain += ended - start
+        clock.seen = ended
         self.rows = rows
         self.count = len(rows)
+        return value
+
+    def _example(self, number: int, rows: list[int]) -> Any:
+        """Give batch `number`, and note what its time goes into."""
+        self._sample_at = next_sample(number)
+        tally, clock, before = self._tally, self._clock, self._clock.plain
+        collate, split = self._collate, [0.0]
+
+        def timed_collate(items: list[Any]) -> Any:
+            split[0] = perf_counter()
+            return collate(items)
+
+        begun = tally.begin_sample()
+        self._collate = timed_collate
+        try:
+            value = self(number)
+        except BaseException:  # a Ctrl-C
+            self._sample_at = number
+            raise
+        finally:
+            self._collate = collate
+        seconds, ended = clock.plain - before, clock.seen
+        if value is DETOUR:
+            self._sample_at = number + 1
+            return DETOUR
+        if clock.begun is None:
+            clock.begin(ended - seconds, ended)
+        tally.sample_cpu(seconds, tally.end_sample(begun))
+        tally.sample_plain(seconds - (ended - split[0]), ended - split[0])
+        tally.size(value)
         return value
 
     def _read(self, number: int) -> bool:
@@ -150,6 +177,7 @@ class PlainWhole(PlainLane):
         self._place = 0
         self._group = group
         self._first = 0
+        self._sample_at = -1
         self._values: list[Any] = []
         self._indices: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -184,7 +212,8 @@ class PlainWhole(PlainLane):
         if task is None or task.error is not None:
             return False
         self._values = []
-        cpu = thread_time()
+        sampled = number >= self._sample_at
+        cpu = thread_time() if sampled else 0.0
         start = perf_counter()
         try:
             value = self._take(task.indices, self._allocate)
@@ -194,10 +223,15 @@ class PlainWhole(PlainLane):
                 raise
             return False
         ended = perf_counter()
-        self._tally.fetch_seconds += ended - start
-        self._clock.waited(start, ended)
-        self._tally.cpu_seconds += thread_time() - cpu
-        self._tally.size(value, task.count)
+        clock = self._clock
+        clock.plain += ended - start
+        clock.seen = ended
+        if sampled:
+            self._sample_at = next_sample(number)
+            self._tally.sample_cpu(ended - start, thread_time() - cpu)
+            self._tally.size(value, task.count)
+            if clock.begun is None:
+                clock.begin(start, ended)
         assert isinstance(task.indices, np.ndarray)
         self._first, self._values, self._indices = number, values, task.indices
         return True
@@ -210,21 +244,17 @@ class Delivered(PlainLane):
         self._outcomes = outcomes
         self._tally = tally
         self._clock = clock
+        self._sample_at = -1
 
     def __call__(self, number: int) -> Any:
         """Return batch `number` if it is here, and there is nothing else to say about it."""
         outcome = self._outcomes.at(number)
         if outcome is None or outcome.error is not None or outcome.failures or outcome.empty:
             return DETOUR
-        tally = self._tally
-        tally.fetch_seconds += outcome.fetch_seconds
-        tally.transform_seconds += outcome.transform_seconds
-        tally.collate_seconds += outcome.collate_seconds
-        tally.cpu_seconds += outcome.cpu_seconds
-        if outcome.flight_seconds:
-            tally.flight_seconds += outcome.flight_seconds
-        if not number % SIZED_EVERY:
-            tally.size(outcome.value)
+        self._tally.add_times(outcome)
+        if number >= self._sample_at:
+            self._sample_at = next_sample(number)
+            self._tally.size(outcome.value)
         self._clock.seen = perf_counter()
         self.outcome = outcome
         self.rows = outcome.indices

@@ -44,8 +44,7 @@ class ProgressBar:
             dynamic_ncols=True,
         )
         self._tally = tally
-        self._wall = tally.wall_seconds
-        self._waited = tally.wait_seconds
+        self._before = tally.times()
         self._told = monotonic()
 
     def received(self, outcome: Outcome) -> None:
@@ -57,10 +56,9 @@ class ProgressBar:
             self._tell()
 
     def _tell(self) -> None:
-        tally = self._tally
-        wall = tally.wall_seconds - self._wall
+        wall, waited = (now - before for now, before in zip(self._tally.times(), self._before))
         if wall > 0:
-            share = min(1.0, (tally.wait_seconds - self._waited) / wall)
+            share = min(1.0, waited / wall)
             self._bar.set_postfix_str(f"waiting {share:.0%}", refresh=False)
 
     def ended(self) -> None:

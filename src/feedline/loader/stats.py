@@ -1,11 +1,13 @@
 """What happened, in numbers: `Tally` counts, `LoaderStats` is what a user gets.
 
-Always on, and cheap: a few additions and clock readings a batch. Sizes are taken of every sixteenth batch; what workers
-are at is looked up some twenty times a second, and only while the consumer waits anyhow (see `lookout`).
+Always on, and cheap: two readings of the clock and a few additions a batch. Sizes, processor time and what a short cut does
+are taken of every sixteenth batch, and of fewer where there are many; what workers are at is looked up some twenty times a
+second, and only while the consumer waits anyhow (see `lookout`).
 """
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, fields
 from time import perf_counter, thread_time
 from typing import Any
@@ -13,10 +15,12 @@ from typing import Any
 from feedline.loader.batch import Outcome
 from feedline.loader.switches import voluntary_switches
 
-__all__ = ["SIZED_EVERY", "Clock", "LoaderStats", "Tally", "nbytes_of"]
+__all__ = ["Clock", "LoaderStats", "Tally", "nbytes_of", "next_sample"]
 
-#: One batch in so many is measured for its size.
+#: One batch in so many is taken as an example, for its size and for what its time went into...
 SIZED_EVERY = 16
+#: ... and one in four times as many beyond this number.
+MANY = 256
 
 #: What describes the loader as it is now, and can't be subtracted.
 _PRESENT = frozenset(
@@ -31,7 +35,7 @@ class LoaderStats:
     Attributes:
         batches: delivered to the consumer, those that raised included.
         items: rows in them.
-        size_bytes: of the batches delivered, estimated from every sixteenth.
+        size_bytes: of the batches delivered, estimated from some of them.
         failed_items, failed_batches: what could not be had.
         epochs: that were begun.
         wall_seconds: from the first batch of each epoch being asked for to the last one being delivered.
@@ -40,7 +44,7 @@ class LoaderStats:
         step_seconds: of the wall time, the consumer did something else: a training step.
         fetch_seconds, transform_seconds, collate_seconds: spent loading, by all workers together.
         flight_seconds: time that asynchronous items were awaited, all items together.
-        cpu_seconds: processor time spent loading; in the calling thread estimated from every sixteenth batch.
+        cpu_seconds: processor time spent loading, estimated from some of the batches.
         memory_bytes: what worker processes take of the memory (proportional set size), when that was last looked at.
         looks: how often, while the consumer waited, was looked at what the workers do; without workers, batches of which
             was noted what their time went into.
@@ -160,7 +164,6 @@ class Tally:
         self.transform_seconds = 0.0
         self.collate_seconds = 0.0
         self.flight_seconds = 0.0
-        self.cpu_seconds = 0.0
         self.wait_seconds = 0.0
         self.first_wait_seconds = 0.0
         self.wall_seconds = 0.0
@@ -170,8 +173,11 @@ class Tally:
         self.worker_looks = 0.0
         self.working_looks = 0.0
         self.asleep_looks = 0.0
-        #: Of the newest iterator; what lies behind its last wait is counted when somebody asks.
-        self.clock: Clock | None = None
+        #: Of iterators that live; what they have not put in here yet is added when somebody asks.
+        self.clocks: dict[int, weakref.ref[Clock]] = {}
+        self._plain_seconds = 0.0
+        self._plain_fetch = 0.0
+        self._plain_collate = 0.0
         self._sized_batches = 0
         self._sized_bytes = 0
         self._sampled_seconds = 0.0
@@ -192,7 +198,11 @@ class Tally:
         self.fetch_seconds += outcome.fetch_seconds
         self.transform_seconds += outcome.transform_seconds
         self.collate_seconds += outcome.collate_seconds
-        self.cpu_seconds += outcome.cpu_seconds
+        if outcome.cpu_seconds:
+            self.sample_cpu(
+                outcome.fetch_seconds + outcome.transform_seconds + outcome.collate_seconds,
+                outcome.cpu_seconds,
+            )
         if outcome.flight_seconds:
             self.flight_seconds += outcome.flight_seconds
 
@@ -220,20 +230,50 @@ class Tally:
         return cpu_seconds
 
     def sample_cpu(self, seconds: float, cpu_seconds: float) -> None:
-        """Estimate the processor time of batches whose own was not measured by one that took `seconds`."""
+        """Take what `seconds` of loading took of a processor as an example for all loading."""
         self._sampled_seconds += seconds
         self._sampled_cpu_seconds += cpu_seconds
 
-    def _cpu(self) -> float:
-        if not self._sampled_seconds:
-            return self.cpu_seconds
-        loading = self.fetch_seconds + self.transform_seconds + self.collate_seconds
-        return self.cpu_seconds + loading * min(1.0, self._sampled_cpu_seconds / self._sampled_seconds)
+    def sample_plain(self, fetch_seconds: float, collate_seconds: float) -> None:
+        """Take these as an example of how the time of short cuts divides into fetching and collating."""
+        self._plain_fetch += fetch_seconds
+        self._plain_collate += collate_seconds
+
+    def settle(self, wall_seconds: float, plain_seconds: float) -> None:
+        """Add what a clock had."""
+        self.wall_seconds += wall_seconds
+        self._plain_seconds += plain_seconds
+
+    def times(self) -> tuple[float, float]:
+        """Return (wall seconds, seconds in which the consumer waited) so far."""
+        wall, plain = self._open_times()
+        return self.wall_seconds + wall, self.wait_seconds + self._plain_seconds + plain
+
+    def _open_times(self) -> tuple[float, float]:
+        wall = plain = 0.0
+        # list() of a dict's values is one atomic step.
+        for reference in list(self.clocks.values()):
+            clock = reference()
+            if clock is not None:
+                wall += clock.pending()
+                plain += clock.plain
+        return wall, plain
+
+    def _stages(self, plain_seconds: float) -> tuple[float, float]:
+        """Return (fetch, collate) seconds, those of short cuts divided as the examples were."""
+        sampled = self._plain_fetch + self._plain_collate
+        fetch = plain_seconds * self._plain_fetch / sampled if sampled else plain_seconds
+        return self.fetch_seconds + fetch, self.collate_seconds + plain_seconds - fetch
 
     def stats(self, **present: Any) -> LoaderStats:
         """Return the sums so far; `present` is what the loader is now: its workers and options."""
         each = self._sized_bytes / self._sized_batches if self._sized_batches else 0.0
-        wall = self.wall_seconds + (0.0 if self.clock is None else self.clock.pending())
+        wall, plain = self._open_times()
+        wall, plain = self.wall_seconds + wall, self._plain_seconds + plain
+        wait = self.wait_seconds + plain
+        fetch, collate = self._stages(plain)
+        loading = fetch + self.transform_seconds + collate
+        share = self._sampled_cpu_seconds / self._sampled_seconds if self._sampled_seconds else 0.0
         return LoaderStats(
             batches=self.batches,
             items=self.items,
@@ -242,14 +282,14 @@ class Tally:
             failed_batches=self.failed_batches,
             epochs=self.epochs,
             wall_seconds=wall,
-            wait_seconds=self.wait_seconds,
+            wait_seconds=wait,
             first_wait_seconds=self.first_wait_seconds,
-            step_seconds=max(0.0, wall - self.wait_seconds),
-            fetch_seconds=self.fetch_seconds,
+            step_seconds=max(0.0, wall - wait),
+            fetch_seconds=fetch,
             transform_seconds=self.transform_seconds,
-            collate_seconds=self.collate_seconds,
+            collate_seconds=collate,
             flight_seconds=self.flight_seconds,
-            cpu_seconds=self._cpu(),
+            cpu_seconds=loading * share,
             memory_bytes=self.memory_bytes,
             looks=self.looks,
             gil_looks=self.gil_looks,
@@ -261,49 +301,55 @@ class Tally:
 
 
 class Clock:
-    """The time of one iterator, added to a tally: between calls it is the consumer's, within them it is waited for.
+    """The time of one iterator: within calls the consumer waits, between them it does something else, such as a step.
 
     Attributes:
-        touched: when it was last read for a wait; `None` before the first batch was asked for.
+        begun: from when on the wall time is not in the tally yet; `None` before the first batch was asked for.
         seen: when the last batch was handed out. Whoever hands one out sets it, which is all that this costs.
+        plain: seconds in which the calling thread loaded by a short cut, and which are not in the tally yet.
+
+    Concurrency: one consumer writes; others may read at any time.
     """
 
-    __slots__ = ("_tally", "seen", "touched")
+    __slots__ = ("__weakref__", "_tally", "begun", "plain", "seen")
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
-        self.touched: float | None = None
+        self.begun: float | None = None
         self.seen = 0.0
+        self.plain = 0.0
 
     def waited(self, start: float, end: float) -> None:
-        """The consumer waited from `start` to `end`; what lies between the last call and `start` was its own."""
+        """The consumer waited from `start` to `end`."""
         tally = self._tally
         tally.waits += 1
         tally.wait_seconds += end - start
-        touched = self.touched
-        if touched is None:
-            self._begin(start, end)
-        else:
-            tally.wall_seconds += end - touched
-        self.touched = self.seen = end
+        if self.begun is None:
+            self.begin(start, end)
+        self.seen = end
 
-    def _begin(self, start: float, end: float) -> None:
+    def begin(self, start: float, end: float) -> None:
+        """The consumer has its first batch."""
         tally = self._tally
         tally.epochs += 1
         tally.first_wait_seconds += end - start
-        tally.wall_seconds += end - start
-        before, tally.clock = tally.clock, self
-        if before is not None:
-            before.settle()
+        self.begun = start
+        tally.clocks[id(self)] = weakref.ref(self)
 
     def pending(self) -> float:
-        """Return the seconds from the last wait to the last batch that was handed out."""
-        return 0.0 if self.touched is None else max(0.0, self.seen - self.touched)
+        """Return the wall time that is not in the tally yet."""
+        return 0.0 if self.begun is None else max(0.0, self.seen - self.begun)
 
-    def settle(self) -> None:
-        """Count these: another iterator takes over."""
-        self._tally.wall_seconds += self.pending()
-        self.touched = self.seen
+    def __del__(self) -> None:
+        """What is not in the tally yet goes there, when the iterator is gone."""
+        if self.begun is not None:
+            self._tally.clocks.pop(id(self), None)
+            self._tally.settle(self.pending(), self.plain)
+
+
+def next_sample(number: int) -> int:
+    """Return the number of the next batch to take as an example, after `number`: rarely, if there are many."""
+    return number + (SIZED_EVERY if number < MANY else 4 * SIZED_EVERY)
 
 
 def nbytes_of(value: Any) -> int:
