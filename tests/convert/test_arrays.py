@@ -96,8 +96,8 @@ def test_a_compressed_array_is_decompressed_once_when_its_parts_are_read_in_orde
     np.savez_compressed(tmp_path / "a.npz", x=X)
     source = open_source(tmp_path / "a.npz", SourceOptions())
     opened = []
-    plain = arrays._PackedReader
-    monkeypatch.setattr(arrays, "_PackedReader", type("Counted", (plain,), {
+    plain = arrays.PackedReader
+    monkeypatch.setattr(arrays, "PackedReader", type("Counted", (plain,), {
         "__init__": lambda self, array: (opened.append(1), plain.__init__(self, array))[1]
     }))  # fmt: skip
     for start in range(0, 200, 50):

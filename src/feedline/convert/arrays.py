@@ -1,62 +1,33 @@
 """Arrays in `.npy` and `.npz` files as sources of rows.
 
-Note [arrays in files]
-    An array in a file is read by position, a block at a time: nothing is mapped, so that a file that is cut meanwhile is
-    an error and no signal. The arrays of an `.npz` that is not compressed lie in it as `.npy` files do, and are read the
-    same way. Compressed ones can only be read from their beginning: a reader keeps its place, so that jobs that come in
-    order decompress the array once. Arrays in Fortran order are mapped, since their rows are scattered.
+How they are read tells Note [arrays in files] in `feedline.convert.array_readers`.
 """
 
 from __future__ import annotations
 
 import struct
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
 
+from feedline.convert.array_readers import (
+    MappedReader,
+    PackedReader,
+    PositionalReader,
+    StoredArray,
+    cut_short,
+    read_header,
+)
 from feedline.convert.columns import choose
 from feedline.convert.protocol import BLOCK_BYTES, Array, Block, check_type, stamp_of
 from feedline.errors import OptionError
-from feedline.ndf.positional import OpenFile
 
 __all__ = ["ArraySource", "open_npy", "open_npz"]
 
 _LOCAL_HEADER = struct.Struct("<26xHH")
-
-
-@dataclass(frozen=True)
-class StoredArray:
-    """Where an array lies.
-
-    Attributes:
-        name: of the array, for messages.
-        path: the file.
-        shape, dtype, fortran: as its header tells.
-        offset: of its first value in the file; `None` if it is compressed.
-        member: its name in the `.npz`, if it is compressed.
-    """
-
-    name: str
-    path: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    fortran: bool
-    offset: int | None
-    member: str = ""
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        """Shape of a row; a 1-d array is one column."""
-        return self.shape[1:]
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row."""
-        return int(np.prod(self.row_shape, dtype=object)) * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -97,7 +68,7 @@ class ArraySource:
         self.path = path
         self.arrays = tuple(arrays)
         self.pieces = (*features, *labels)
-        self._packed: dict[int, _PackedReader] = {}
+        self._packed: dict[int, PackedReader] = {}
         self.n = arrays[0].shape[0] if arrays else 0
         self.d, self.l = (sum(map(self._width, part)) for part in (features, labels))
 
@@ -123,83 +94,20 @@ class ArraySource:
             count = min(rows, stop - first)
             parts = [reader.read(first, count) for reader in readers]
             yield [(self.arrays[p.array].name, p.of(parts[p.array])) for p in self.pieces]
-        self._packed.update((i, r) for i, r in enumerate(readers) if isinstance(r, _PackedReader))
+        self._packed.update((i, r) for i, r in enumerate(readers) if isinstance(r, PackedReader))
 
     def _reader_of(self, number: int, start: int, rows: int) -> Any:
         array = self.arrays[number]
         if array.offset is None:
             # Whoever reads takes the reader out, so that nobody else moves it.
             kept = self._packed.pop(number, None)
-            return kept if kept is not None and kept.next_row <= start else _PackedReader(array)
+            return kept if kept is not None and kept.next_row <= start else PackedReader(array)
         if array.fortran and len(array.shape) > 1:
-            return _MappedReader(array, array.offset)
-        return _PositionalReader(array, array.offset, rows)
+            return MappedReader(array, array.offset)
+        return PositionalReader(array, array.offset, rows)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_packed": {}}
-
-
-class _PositionalReader:
-    """Rows of an array that lies in its file as it is, into the same memory again and again."""
-
-    def __init__(self, array: StoredArray, offset: int, rows: int) -> None:
-        self._array = array
-        self._offset = offset
-        self._file = OpenFile(array.path)
-        self._memory = np.empty((rows, *array.row_shape), array.dtype)
-
-    def read(self, first: int, count: int) -> Array:
-        rows = self._memory[:count]
-        into = rows.reshape(-1).view(np.uint8).data
-        if self._file.read_into([into], self._offset + first * self._array.row_bytes) < len(into):
-            raise _cut(self._array)
-        return rows
-
-
-class _MappedReader:
-    """Rows of an array in Fortran order."""
-
-    def __init__(self, array: StoredArray, offset: int) -> None:
-        self._map = np.memmap(array.path, array.dtype, "r", offset, array.shape, "F")
-
-    def read(self, first: int, count: int) -> Array:
-        return np.asarray(self._map[first : first + count])
-
-
-class _PackedReader:
-    """Rows of a compressed array, ever onwards."""
-
-    def __init__(self, array: StoredArray) -> None:
-        self._array = array
-        self._archive = zipfile.ZipFile(array.path)
-        self._stream: IO[bytes] = self._archive.open(array.member)
-        _read_header(self._stream, array.path)
-        self._memory = np.empty((0, *array.row_shape), array.dtype)
-        self.next_row = 0
-
-    def read(self, first: int, count: int) -> Array:
-        if len(self._memory) < count:
-            self._memory = np.empty((count, *self._array.row_shape), self._array.dtype)
-        rows = self._memory[:count]
-        into = rows.reshape(-1).view(np.uint8).data
-        try:
-            # What comes before is decompressed, and dropped.
-            self._stream.seek((first - self.next_row) * self._array.row_bytes, 1)
-            while into:
-                got = self._stream.readinto(into)  # type: ignore[attr-defined]
-                if not got:
-                    raise _cut(self._array)
-                into = into[got:]
-        except (zipfile.BadZipFile, zlib.error) as error:
-            raise OptionError(f"{self._array.name!r} of {self._array.path!r} is damaged: {error}") from None
-        self.next_row = first + count
-        return rows
-
-
-def _cut(array: StoredArray) -> OptionError:
-    return OptionError(
-        f"{array.path!r} ends within the array {array.name!r} of shape {array.shape}: it was cut"
-    )
 
 
 def open_npy(path: str, labels: Sequence[str] | None, columns: Sequence[str] | None) -> ArraySource:
@@ -210,13 +118,13 @@ def open_npy(path: str, labels: Sequence[str] | None, columns: Sequence[str] | N
         OptionError: it is no `.npy` file, holds no numbers, or has no such columns.
     """
     with open(path, "rb") as file:
-        shape, fortran, dtype = _read_header(file, path)
+        shape, fortran, dtype = read_header(file, path)
         offset = file.tell()
         size = file.seek(0, 2)
     array = StoredArray("x", path, shape, dtype, fortran, offset)
     _check_array(array, repr(path))
     if size < offset + shape[0] * array.row_bytes:
-        raise _cut(array)
+        raise cut_short(array)
     if dtype.names is not None:
         names = list(dtype.names)
         pieces = [Piece(0, field=name) for name in names]
@@ -273,7 +181,7 @@ def open_npz(path: str, labels: Sequence[str] | None, columns: Sequence[str] | N
 
 def _member(archive: zipfile.ZipFile, raw: IO[bytes], info: zipfile.ZipInfo, path: str) -> StoredArray:
     with archive.open(info) as stream:
-        shape, fortran, dtype = _read_header(stream, path)
+        shape, fortran, dtype = read_header(stream, path)
         header_bytes = stream.tell()
     offset = None
     if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
@@ -283,22 +191,6 @@ def _member(archive: zipfile.ZipFile, raw: IO[bytes], info: zipfile.ZipInfo, pat
         offset = info.header_offset + _LOCAL_HEADER.size + name_bytes + extra_bytes + header_bytes
     name = info.filename.removesuffix(".npy")
     return StoredArray(name, path, shape, dtype, fortran, offset, info.filename)
-
-
-def _read_header(file: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    try:
-        version = np.lib.format.read_magic(file)
-        read = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }.get(version)
-        if read is None:
-            # It differs in allowing names of fields that are not Latin-1; NumPy has no public function that reads it.
-            raise ValueError(f"its header is of version {version[0]}.{version[1]}")
-        shape, fortran, dtype = read(file)
-    except (ValueError, EOFError, zipfile.BadZipFile, UnicodeDecodeError) as error:
-        raise OptionError(f"{path!r} holds no array that NumPy can read: {error}") from None
-    return shape, bool(fortran), dtype
 
 
 def _check_array(array: StoredArray, what: str) -> None:
