@@ -25,7 +25,9 @@ BLOCK = 2**22
 
 
 def folder() -> str:
-    parent = os.environ.get("FEEDLINE_BENCH_FOLDER", os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    parent = os.environ.get(
+        "FEEDLINE_BENCH_FOLDER", os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    )
     made = tempfile.mkdtemp(prefix=".bench-convert-", dir=parent)
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
