@@ -24,7 +24,7 @@ from feedline.loader.groups import split_batch
 __all__ = ["BatchLoader", "MaskedBatch", "Outcome", "Task"]
 
 #: Processor time is taken of one batch in so many.
-CPU_EVERY = 8
+CPU_EVERY = 16
 
 
 class MaskedBatch(NamedTuple):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ItemFailed", "ItemLoader", "Raised", "Rows", "is_refusal", "refuse_awaitable"]
 
 #: Items of one batch in so many are timed one by one, where an item takes less than this: a clock costs time, too.
-SPLIT_EVERY = 8
+SPLIT_EVERY = 32
 SLOW_ITEM_SECONDS = 20e-6
 _SKIPPED = object()
 _FETCH = -1

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass, fields
-from time import perf_counter, thread_time
+from time import perf_counter
 from typing import Any
 
 from feedline.loader.batch import Outcome
-from feedline.loader.switches import voluntary_switches
+from feedline.loader.switches import thread_usage
 
 __all__ = ["Clock", "LoaderStats", "Tally", "nbytes_of", "next_sample"]
 
 #: One batch in so many is taken as an example, for its size and for what its time went into...
 SIZED_EVERY = 16
-#: ... and one in four times as many beyond this number.
-MANY = 256
+#: ... and one in eight times as many beyond this number.
+MANY = 64
 
 #: What describes the loader as it is now, and can't be subtracted.
 _PRESENT = frozenset(
@@ -213,14 +213,16 @@ class Tally:
 
     def begin_sample(self) -> tuple[float, float, int | None]:
         """Begin to take a batch that is loaded in the calling thread as an example of what the time goes into."""
-        switches = None if voluntary_switches is None else voluntary_switches()
-        return perf_counter(), thread_time(), switches
+        cpu, switches = thread_usage()
+        return perf_counter(), cpu, switches
 
     def end_sample(self, begun: tuple[float, float, int | None]) -> float:
         """Count the example: processor time, and time in which it waited; return the processor time."""
         start, cpu, switches = begun
-        seconds, cpu_seconds = perf_counter() - start, thread_time() - cpu
-        never_slept = voluntary_switches is not None and voluntary_switches() == switches
+        seconds = perf_counter() - start
+        cpu_now, switches_now = thread_usage()
+        cpu_seconds = cpu_now - cpu
+        never_slept = switches is not None and switches_now == switches
         self.looks += 1
         self.worker_looks += 1
         self.working_looks += 1
@@ -349,7 +351,7 @@ class Clock:
 
 def next_sample(number: int) -> int:
     """Return the number of the next batch to take as an example, after `number`: rarely, if there are many."""
-    return number + (SIZED_EVERY if number < MANY else 4 * SIZED_EVERY)
+    return number + (SIZED_EVERY if number < MANY else 8 * SIZED_EVERY)
 
 
 def nbytes_of(value: Any) -> int:
