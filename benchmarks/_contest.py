@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 Round = Callable[[], float]
@@ -69,15 +70,18 @@ class Contest:
         parser = argparse.ArgumentParser(description="prints medians and ratios of alternating rounds")
         parser.add_argument("--rounds", type=int, default=self.rounds)
         parser.add_argument("--only", default="", help="systems whose name contains this, and the limits")
+        parser.add_argument(
+            "--json", default="", metavar="FILE", help="write the figures there, too (or a folder)"
+        )
         parser.add_argument("--serve", help=argparse.SUPPRESS)
         options = parser.parse_args()
         if options.serve is not None:
             _serve(next(system for system in self.systems if system.name == options.serve))
             return
         chosen = [s for s in self.systems if s.is_limit or options.only in s.name]
-        self._compare(chosen, options.rounds)
+        self._compare(chosen, options.rounds, options.json)
 
-    def _compare(self, systems: Sequence[System], rounds: int) -> None:
+    def _compare(self, systems: Sequence[System], rounds: int, target: str) -> None:
         results: dict[str, list[dict[str, float]]] = {system.name: [] for system in systems}
         missing: dict[str, str] = {}
         processes = {system.name: self._start(system) for system in systems}
@@ -94,7 +98,11 @@ class Contest:
         finally:
             for process in processes.values():
                 _end(process)
-        self._print(systems, results, missing)
+        groups = self._found(systems, results, missing)
+        self._print(groups)
+        if target:
+            name = self.module.rpartition(".")[2]
+            write_json(target, name, self.unit, groups, higher_is_better=self.higher_is_better)
 
     def _start(self, system: System) -> subprocess.Popen[str]:
         python = os.environ.get("FEEDLINE_PEERS", sys.executable) if system.is_peer else sys.executable
@@ -110,30 +118,79 @@ class Contest:
             return told["units"] / told["seconds"] / self.scale
         return told["units"] / self.scale
 
-    def _print(
+    def _found(
         self, systems: Sequence[System], results: dict[str, list[dict[str, float]]], missing: dict[str, str]
-    ) -> None:
-        for group in dict.fromkeys(system.group for system in systems):
-            members = [system for system in systems if system.group == group]
-            limit = next((system.name for system in members if system.is_limit), None)
+    ) -> list[dict[str, Any]]:
+        """Return what was found, by groups, as JSON values."""
+        return [
+            {
+                "group": group,
+                "systems": [
+                    self._found_of(system, limit_of(members), results, missing) for system in members
+                ],
+            }
+            for group, members in by_group(systems).items()
+        ]
+
+    def _found_of(
+        self,
+        system: System,
+        limit: str | None,
+        results: dict[str, list[dict[str, float]]],
+        missing: dict[str, str],
+    ) -> dict[str, Any]:
+        tolds = results[system.name]
+        found: dict[str, Any] = {"name": system.name, "is_limit": system.is_limit, "is_peer": system.is_peer}
+        if not tolds:
+            return {**found, "left_out": missing.get(system.name, "no round")}
+        found["values"] = values = [self._value(told) for told in tolds]
+        found["median"] = statistics.median(values)
+        found["cpu_seconds"] = statistics.median(told["cpu"] for told in tolds)
+        if limit is not None and results[limit]:
+            pairs = zip(values, (self._value(told) for told in results[limit]), strict=False)
+            found["ratio"] = statistics.median(a / b for a, b in pairs)
+        return found
+
+    def _print(self, groups: list[dict[str, Any]]) -> None:
+        for group in groups:
             print(
-                f"\n{group or self.module}: {self.unit}, median (min to max) | CPU s per round | ratio to the limit"
+                f"\n{group['group'] or self.module}: {self.unit}, median (min to max) | CPU s per round | "
+                f"ratio to the limit"
             )
-            for system in members:
-                tolds = results[system.name]
-                if not tolds:
-                    print(f"  {system.name:48} left out: {missing.get(system.name, 'no round')}")
+            for found in group["systems"]:
+                if "left_out" in found:
+                    print(f"  {found['name']:48} left out: {found['left_out']}")
                     continue
-                values = [self._value(told) for told in tolds]
-                cpu = statistics.median(told["cpu"] for told in tolds)
-                ratio = ""
-                if limit is not None and results[limit]:
-                    pairs = zip(values, (self._value(told) for told in results[limit]), strict=False)
-                    ratio = f"{statistics.median(a / b for a, b in pairs):6.2f}"
+                values = found["values"]
+                ratio = f"{found['ratio']:6.2f}" if "ratio" in found else ""
                 print(
-                    f"  {system.name:48} {statistics.median(values):9.3f} "
-                    f"({min(values):.3f} to {max(values):.3f}) | {cpu:6.3f} | {ratio}"
+                    f"  {found['name']:48} {found['median']:9.3f} "
+                    f"({min(values):.3f} to {max(values):.3f}) | {found['cpu_seconds']:6.3f} | {ratio}"
                 )
+
+
+def by_group(systems: Sequence[System]) -> dict[str, list[System]]:
+    """Return the systems of each group."""
+    groups = dict.fromkeys(system.group for system in systems)
+    return {group: [system for system in systems if system.group == group] for group in groups}
+
+
+def limit_of(members: Sequence[System]) -> str | None:
+    """Return the name of the system that a group is compared with."""
+    return next((system.name for system in members if system.is_limit), None)
+
+
+def write_json(
+    target: str, name: str, unit: str, groups: list[dict[str, Any]], *, higher_is_better: bool = True
+) -> None:
+    """Write what a benchmark found, for `benchmarks/plot.py`, to the file `target`, or to `NAME.json` in that folder."""
+    path = Path(target)
+    if path.is_dir() or target.endswith(("/", os.sep)):
+        path.mkdir(parents=True, exist_ok=True)
+        path = path / f"{name}.json"
+    told = {"benchmark": name, "unit": unit, "higher_is_better": higher_is_better, "groups": groups}
+    path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    print(f"\nwritten to {path}")
 
 
 def _serve(system: System) -> None:

@@ -1,6 +1,6 @@
 """Rows on disk: random batches out of an `.ndf` file, from the page cache and from the disk.
 
-    python benchmarks/rows_on_disk.py [--quick] [--gib 4] [--row-bytes 1024] [--batch 256] [--rounds 5] [--folder DIR]
+    python -m benchmarks.rows_on_disk [--quick] [--gib 4] [--row-bytes 1024] [--batch 256] [--rounds 5] [--folder DIR]
 
 Every system runs in its own process, for as long as the comparison takes, and is told when to run a round: rounds
 alternate, so that what else happens on the machine meets all alike. A warm round reads the same batches in every system;
@@ -40,6 +40,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks._contest import write_json
 
 HEADER_BYTES = 28
 AHEAD = 4
@@ -207,7 +209,7 @@ def serve(name: str, path: str, n: int, d: int, batch: int) -> None:
 def servers(names: list[str], arguments: list[str]) -> Iterator[dict[str, subprocess.Popen[str]]]:
     started = {
         name: subprocess.Popen(
-            [sys.executable, __file__, "--serve", name, *arguments],
+            [sys.executable, "-m", "benchmarks.rows_on_disk", "--serve", name, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -244,7 +246,7 @@ def warm_up(path: str) -> None:
 
 def compare(
     kind: str, path: str, systems: dict[str, subprocess.Popen[str]], rounds: int, count: int, batch: int
-) -> None:
+) -> dict[str, list[float]]:
     results: dict[str, list[dict[str, float]]] = {name: [] for name in systems}
     if kind == "warm":
         warm_up(path)
@@ -276,6 +278,18 @@ def compare(
         print(
             f"  {name:26} {statistics.median(speeds[name]):7.0f} ({low:.0f} to {high:.0f})  {cpu:6.2f}  {ratio:5.2f}"
         )
+    return speeds
+
+
+def as_group(kind: str, speeds: dict[str, list[float]]) -> dict[str, object]:
+    """Return what was found as `benchmarks/plot.py` reads it."""
+    systems = []
+    for name, values in speeds.items():
+        found = {"name": name, "is_limit": not SYSTEMS[name][0], "is_peer": "feedline" not in name}
+        limit = speeds[SYSTEMS[name][0] or name]
+        ratio = statistics.median(a / b for a, b in zip(values, limit))
+        systems.append({**found, "values": values, "median": statistics.median(values), "ratio": ratio})
+    return {"group": kind, "systems": systems}
 
 
 def main() -> None:
@@ -289,6 +303,9 @@ def main() -> None:
     )
     parser.add_argument("--only", default="", help="systems whose name contains this, and their limits")
     parser.add_argument("--quick", action="store_true", help="a file of 256 MiB and few batches")
+    parser.add_argument(
+        "--json", default="", metavar="FILE", help="write the figures there, too (or a folder)"
+    )
     parser.add_argument("--serve", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -299,6 +316,7 @@ def main() -> None:
         options.gib, options.rounds = min(options.gib, 0.25), min(options.rounds, 3)
     d = options.row_bytes // 8
     n = int(options.gib * 2**30) // options.row_bytes
+    groups = []
     counts = {"warm": 100 if options.quick else 400, "cold": 20 if options.quick else 60}
     names = [name for name in SYSTEMS if options.only in name]
     names = [name for name in SYSTEMS if name in names or any(SYSTEMS[other][0] == name for other in names)]
@@ -311,7 +329,10 @@ def main() -> None:
         for kind, count in counts.items():
             chosen = [name for name in names if kind == "warm" or name not in WARM_ONLY]
             with servers(chosen, [path, str(n), str(d), str(options.batch)]) as systems:
-                compare(kind, path, systems, options.rounds, count, options.batch)
+                speeds = compare(kind, path, systems, options.rounds, count, options.batch)
+            groups.append(as_group(kind, speeds))
+    if options.json:
+        write_json(options.json, "rows_on_disk", "thousand rows/s", groups)
 
 
 if __name__ == "__main__":

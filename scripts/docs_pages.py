@@ -20,7 +20,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[)#])")
 FENCED = re.compile(r"^(```.*?^```)", re.DOTALL | re.MULTILINE)
-FETCHES = re.compile(r"<(?:script|img|iframe|source)[^>]*\ssrc=[\"']?(https?:)?//|<link[^>]*stylesheet[^>]*\shref=[\"']?(https?:)?//")
+FETCHES = re.compile(
+    r"<(?:script|img|iframe|source)[^>]*\ssrc=[\"']?(https?:)?//|<link[^>]*stylesheet[^>]*\shref=[\"']?(https?:)?//"
+)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -30,7 +32,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in (*sorted(ROOT.glob("examples/*.py")), *sorted(ROOT.glob("benchmarks/[a-z]*.py"))):
         source = path.read_text(encoding="utf-8")
         folder = path.parent.name
-        add(files, config, f"{folder}/{path.stem}.md", f"# {folder}/{path.name}\n\n````python\n{source}````\n")
+        add(
+            files, config, f"{folder}/{path.stem}.md", f"---\nsearch: {{exclude: true}}\n---\n\n# {folder}/{path.name}\n\n````python\n{source}````\n"
+        )
     config.nav = expanded(config.nav or [], files)
     return files
 
@@ -51,7 +55,11 @@ def expand(entries: list[Any], files: Files, taken: set[str]) -> list[Any]:
     result: list[Any] = []
     for entry in entries:
         if isinstance(entry, str) and entry.endswith("/"):
-            pages = [f for f in files.documentation_pages() if f.src_uri.startswith(entry) and f.src_uri not in taken]
+            pages = [
+                f
+                for f in files.documentation_pages()
+                if f.src_uri.startswith(entry) and f.src_uri not in taken
+            ]
             result += [page.src_uri for page in sorted(pages, key=title_of)]
         elif isinstance(entry, dict) and isinstance(inner := next(iter(entry.values())), list):
             if section := expand(inner, files, taken):
@@ -96,7 +104,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if "://" in match[1]:
             return match[1]
         target = pages.get(posixpath.normpath(posixpath.join(here, match[1])))
-        return match[1] if target is None else posixpath.relpath(target, posixpath.dirname(page.file.src_uri) or ".")
+        return (
+            match[1]
+            if target is None
+            else posixpath.relpath(target, posixpath.dirname(page.file.src_uri) or ".")
+        )
 
     parts = FENCED.split(markdown)
     parts[::2] = [LINK.sub(relinked, part) for part in parts[::2]]
