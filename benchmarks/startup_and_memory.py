@@ -163,7 +163,9 @@ def main() -> None:
         return
     names = [name for name in SYSTEMS if options.only in name]
     for what in [options.what] if options.what else ["strings", "arrays"]:
-        print(f"\n{what}, {options.workers} workers: seconds to the first batch (min) | PSS MB | of all workers")
+        print(
+            f"\n{what}, {options.workers} workers: seconds to the first batch (min) | PSS MB | of all workers"
+        )
         answers: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
         for _ in range(options.rounds):
             for name in names:
