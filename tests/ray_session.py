@@ -1,4 +1,4 @@
-"""One local Ray for all tests that need it: it takes seconds to start, half a minute on a busy machine."""
+"""One local Ray for all tests of a folder that needs it: it takes seconds to start, half a minute on a busy machine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def python_path() -> str:
     return os.pathsep.join(os.path.abspath(place) for place in sys.path if place)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def local_ray() -> Iterator[Any]:
-    """Ray, started as feedline starts it, with two processors, and shut down at the end."""
+    """Ray, started as feedline starts it, with two processors; shut down behind the last test of the folder, since others fork."""
     spec = importlib.util.find_spec("ray")
     if spec is None or spec.origin is None:  # without an origin, it is the folder of tests that has this name
         pytest.skip("Ray is not installed; scripts/test --all installs it")
@@ -29,8 +29,6 @@ def local_ray() -> Iterator[Any]:
     from feedline.loader.execution import cluster_connection
 
     with pytest.MonkeyPatch.context() as patch:
-        # Actors find this feedline, whether it is installed or not.
-        patch.setenv("PYTHONPATH", python_path())
         patch.setitem(cluster_connection.QUIET, "num_cpus", 2)
         cluster_connection.connect()
     yield ray

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from feedline.loader.execution.process_items import AwaitedItems, run_task
 from feedline.loader.execution.returned import dump_outcomes, tell_unsendable
 from feedline.loader.execution.watchdog import stacks_of_threads
 
-__all__ = ["CONTROL", "LoaderActor", "Returned", "Scribe", "actor_name"]
+__all__ = ["CONTROL", "LoaderActor", "Order", "Returned", "Scribe", "actor_name"]
 
 #: The concurrency group of what is asked beside a task.
 CONTROL = "control"
@@ -42,6 +43,23 @@ Returned = tuple[bool, bytes, list[npt.NDArray[np.uint8]]]
 def actor_name(number: int, pid: int | None, host: str | None) -> str:
     """Return how an actor is called in notes and messages."""
     return f"Ray actor {number}" + ("" if pid is None else f" (pid {pid} on {host})")
+
+
+@dataclass(slots=True)
+class Order:
+    """What goes to an actor along with a pickled task.
+
+    Attributes:
+        ticket: names this try of the task.
+        session: names the iterator.
+        known: items that failed in earlier epochs, if this actor has not got them for `session` yet.
+        careful: load item by item, and take these (as recorded) for timed out; `None` for the usual way.
+    """
+
+    ticket: int
+    session: int
+    known: Any
+    careful: tuple[int | str, ...] | None
 
 
 class LoaderActor:
@@ -83,39 +101,30 @@ class LoaderActor:
         self._load = load
         return pid, host, None
 
-    def load(
-        self,
-        ticket: int,
-        session: int,
-        known: Any,
-        careful: tuple[int | str, ...] | None,
-        scribe: Any,
-        body: bytes,
-    ) -> Returned:
+    def load(self, head: bytes, body: bytes, scribe: Any = None) -> Returned:
         """Run one task.
 
         Args:
-            ticket: names this try of the task.
-            session: names the iterator.
-            known: items that failed in earlier epochs, if this actor has not got them for `session` yet.
-            careful: load item by item, and take these for timed out; `None` for the usual way.
-            scribe: a `Scribe` that is told of each item before it begins; `None` for a task that is not under suspicion.
+            head: an `Order`, pickled: each argument of a remote call costs as much as a small batch.
             body: the task, pickled.
+            scribe: a `Scribe` that is told of each item before it begins; `None` for a task that is not under suspicion.
         """
-        if known is not None:
-            self._known = (session, known)
+        order: Order = pickle.loads(head)
+        ticket = order.ticket
+        if order.known is not None:
+            self._known = (order.session, order.known)
         self._at = (ticket, 0)
         try:
-            return self._run(ticket, session, careful, scribe, body)
+            return self._run(order, scribe, body)
         except Exception as error:  # the task can't be unpickled here
             return False, pickle.dumps(PortableError.of(error)), []
         finally:
             self._at = (0, 0)
             self._cancelled.pop(ticket, None)
 
-    def _run(
-        self, ticket: int, session: int, careful: tuple[int | str, ...] | None, scribe: Any, body: bytes
-    ) -> Returned:
+    def _run(self, order: Order, scribe: Any, body: bytes) -> Returned:
+        ticket = order.ticket
+
         def cancelled() -> bool:
             # Asked before each item.
             self._at = (ticket, self._at[1] + 1)
@@ -126,10 +135,10 @@ class LoaderActor:
         if ticket in self._cancelled:
             return True, dump_back([]), []
         assert self._load is not None
-        session_of_known, items = self._known
-        run = Run(self._name, cancelled=cancelled, known=items if session_of_known == session else {})
+        session, known = self._known
+        run = Run(self._name, cancelled=cancelled, known=known if session == order.session else {})
         outcomes = run_task(
-            self._load, self._awaited, load_out(body), run, careful, lambda: ticket in self._cancelled
+            self._load, self._awaited, load_out(body), run, order.careful, lambda: ticket in self._cancelled
         )
         try:
             return _packed(outcomes)

@@ -2,7 +2,7 @@
 
 Note [thread that starts Ray]
     The processes of a local Ray are told by the system to end when the *thread* that started them ends. So that is a
-    daemon thread which does nothing else, and waits until the process is over.
+    daemon thread which does nothing else, and stays until Ray is shut down.
 
 Note [forks]
     A connection has threads and sockets that a forked child does not have: there it is refused, before it can hang.
@@ -31,6 +31,9 @@ QUIET: dict[str, Any] = {
 }
 #: Nothing is reported to anybody by a Ray that we start, and it leaves the choice of devices to the program.
 QUIET_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+#: How often the thread that started Ray looks whether it may end.
+STAY_SECONDS = 1.0
 
 _lock = threading.Lock()
 _inherited = False
@@ -91,7 +94,9 @@ def _start() -> None:
             told.put(error)
             return
         told.put(None)
-        threading.Event().wait()
+        pause = threading.Event()  # never set
+        while ray.is_initialized():
+            pause.wait(STAY_SECONDS)
 
     threading.Thread(target=run, name="feedline-ray-starter", daemon=True).start()
     error = told.get()
@@ -101,13 +106,19 @@ def _start() -> None:
 
 @contextmanager
 def _environment() -> Iterator[None]:
+    """What a Ray that is started inherits: the settings above, and where this program finds its modules."""
+    places = os.pathsep.join(os.path.abspath(place) for place in sys.path)
     added = {name: value for name, value in QUIET_ENVIRONMENT.items() if name not in os.environ}
+    added["PYTHONPATH"] = places
+    before = os.environ.get("PYTHONPATH")
     os.environ.update(added)
     try:
         yield
     finally:
         for name in added:
             os.environ.pop(name, None)
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
 
 
 @contextmanager

@@ -95,6 +95,7 @@ class ActorPool:
         self._failed_starts = 0
         self._tickets = 0
         self._end: float | None = None
+        self._looked_at = 0.0
 
     # -- any thread
 
@@ -414,12 +415,19 @@ class ActorPool:
                 for seat in list(self._seats):
                     self._dismiss(seat)
             return
-        if self._connection is not None and cluster_connection.connection() != self._connection:
-            self._begin_anew(RuntimeError("Ray was shut down while it computed the batch"))
+        self._check_connection(now)
         self._place(now)
         if self._limit is not None:
             for seat in list(self._seats):
                 self._check_heart(seat, now, self._limit)
+
+    def _check_connection(self, now: float) -> None:
+        # The question costs more than a small batch. After a while without work it is asked before anything is sent.
+        if self._connection is None or (now - self._looked_at < CONNECTION_SECONDS):
+            return
+        self._looked_at = now
+        if cluster_connection.connection() != self._connection:
+            self._begin_anew(RuntimeError("Ray was shut down while it computed the batch"))
 
     def _place(self, now: float) -> None:
         """Where all processors are taken, one actor does without: whoever holds them may be waiting for its batches."""

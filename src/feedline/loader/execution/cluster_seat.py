@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from feedline.loader.execution.cluster_actor import CONTROL, LoaderActor, Scribe, actor_name
+from feedline.loader.execution.cluster_actor import CONTROL, LoaderActor, Order, Scribe, actor_name
 from feedline.loader.execution.job import Job
 from feedline.loader.execution.threads import Line
 
@@ -57,6 +58,7 @@ class ActorSeat:
         if not claims_cpu:
             options["num_cpus"] = 0
         self._actor = remote.options(**options).remote(number)
+        self._load = self._actor.load
         self._hear("opened", 0, self._actor.open.remote(parts, places))
 
     @property
@@ -76,11 +78,9 @@ class ActorSeat:
         if job.known and self._known_session != job.session:
             self._known_session = job.session
             known = dict(job.known)
-        self._hear(
-            "came",
-            ticket,
-            self._actor.load.remote(ticket, job.session, known, job.careful, scribe, job.body),
-        )
+        head = pickle.dumps(Order(ticket, job.session, known, job.careful), protocol=5)
+        arguments = (head, job.body) if scribe is None else (head, job.body, scribe)
+        self._hear("came", ticket, self._load.remote(*arguments))
 
     def cancel(self, line: Line) -> None:
         """Let the actor stop what it does for `line` after its item."""
