@@ -306,3 +306,14 @@ def test_what_torch_refuses_for_streams_is_refused(options) -> None:
         data.DataLoader(Stream(3), **options)
     with pytest.raises(ValueError):
         DataLoader(Stream(3), **options)
+
+
+def test_lists_of_indices_that_do_not_fit_are_told_as_torch_tells_them() -> None:
+    batches = [[0, 2], [1, 50], [-1, 0], [3, 4]]
+    ours = iter(DataLoader(table(6), batch_size=None, sampler=batches))
+    theirs = data.DataLoader(table(6), batch_size=None, sampler=[batches[0], batches[2], batches[3]])
+    expected = list(theirs)
+    found = [next(ours)]
+    with pytest.raises(IndexError):
+        next(ours)
+    assert same(found + list(ours), expected)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, TensorDataset
 
 import feedline
 from feedline.datasets.protocol import is_stream
@@ -234,8 +234,11 @@ class DataLoader(feedline.DataLoader):
         if self._packs and collate is not None:
             collate = PackedCollate(collate)
         load = TorchBatchLoader(base.items, collate, single_items=base.single_items, whole=False)
-        if self._collates_by_default and base.items.transform is None and not base.single_items:
-            load.take = load.find_take()
+        if self._collates_by_default and base.items.transform is None:
+            if not base.single_items:
+                load.take = load.find_take()
+            elif type(self.dataset) is TensorDataset:
+                load.take_lists = load.find_take()
         seed = self._present_seed()
         key = int.from_bytes(derive_key("torch base seed", seed, 0, size=8), "little")
         load.setup = WorkerSetup(options.first_workers, key >> 1, self.worker_init_fn)
@@ -270,7 +273,7 @@ class DataLoader(feedline.DataLoader):
     def _delivery(self) -> Callable[[Any], Any] | None:
         return outgoing(
             packed=self._packs,
-            whole=self._batches.take is not None,
+            whole=self._batches.take is not None or getattr(self._batches, "take_lists", None) is not None,
             masked=getattr(self.options.sampler, "tail", None) == "mask",
             pinned=self.options.pin_memory and can_pin(),
         )

@@ -64,6 +64,10 @@ class _TensorRows:
         assert gather is not None
         return tuple(gather(indices, allocate).values())
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The rows are the tensors' memory, seen another way: made again where they are needed.
+        return {"_dataset": self._dataset, "_seen": None, "_rows": None}
+
 
 def _has_numpy(tensor: torch.Tensor) -> bool:
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch.utils.data import get_worker_info
 from torch.utils.data._utils import worker as torch_worker
 
 from feedline.collate.leaves import map_leaves
-from feedline.loader.batch import BatchLoader
+from feedline.loader.batch import BatchLoader, Outcome, Run, Task
 from feedline.torch.rows import take_of
 
 __all__ = ["DatasetWatch", "PackedCollate", "TorchBatchLoader", "WorkerSetup", "get_worker_info", "unpacked"]
@@ -53,6 +54,25 @@ class TorchBatchLoader(BatchLoader):
 
     preload = (__name__,)
     setup: WorkerSetup | None = None
+    #: Gathers the rows of a key that is a list of ints (a batch sampler as `sampler`, `batch_size=None`).
+    take_lists: Callable[..., Any] | None = None
+
+    def load(self, task: Task, run: Run) -> list[Outcome]:
+        """Load `task`; never raises, as the base."""
+        outcome = None if self.take_lists is None or task.error is not None else self._gathered(task)
+        return super().load(task, run) if outcome is None else [outcome]
+
+    def _gathered(self, task: Task) -> Outcome | None:
+        rows = task.indices[0] if len(task.indices) == 1 else None
+        if type(rows) is not list or not rows or list(map(type, rows)).count(int) != len(rows):
+            return None
+        assert self.take_lists is not None
+        start = perf_counter()
+        try:
+            value = self.take_lists(np.array(rows, np.int64), self.pool.allocate)
+        except Exception:
+            return None  # asked by its list, the dataset names the fault itself
+        return Outcome(task.number, value, indices=task.indices, fetch_seconds=perf_counter() - start)
 
     def find_take(self) -> Callable[..., Any] | None:
         """Return what gathers whole batches."""
