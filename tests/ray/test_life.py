@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -138,6 +139,21 @@ def test_actors_end_with_their_loader(local_ray):
     for seat in seats:
         with pytest.raises(local_ray.exceptions.RayActorError):
             local_ray.get(seat._actor.look.remote(), timeout=30)
+
+
+def test_a_loader_that_is_made_smaller_ends_the_actors_that_are_too_many():
+    with DataLoader(list(range(40)), 2, num_workers=2, worker_type="ray") as loader:
+        list(loader)
+        [executor] = loader._executors.values()
+        executor.resize(1)
+        assert [batch.tolist() for batch in loader] == [[n, n + 1] for n in range(0, 40, 2)]
+        pause = threading.Event()  # never set: a wait with a deadline between two looks
+        for _ in range(3000):
+            if len(executor.pool._seats) == 1:
+                break
+            pause.wait(0.01)
+        assert len(executor.pool._seats) == 1
+        assert executor.places() == []
 
 
 def test_a_loader_that_is_dropped_ends_its_actors(local_ray):

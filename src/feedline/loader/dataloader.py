@@ -64,7 +64,8 @@ class DataLoader:
         collate_fn: makes a batch of a list of items; default `feedline.default_collate`.
         num_workers: batches that are computed at once; 0 computes in the calling thread, `"auto"` finds out how many
             are of use, while it runs, and changes nothing else.
-        worker_type: `"thread"`, or `"process"` for items that hold the GIL (needs the extra `process`).
+        worker_type: `"thread"`, `"process"` for items that hold the GIL (needs the extra `process`), or `"ray"`: actors of
+            a Ray cluster (needs the extra `ray`).
         item_concurrency: items of one batch that are loaded at once.
         prefetch_depth: batches that may wait, beyond those in progress.
         prefetch_bytes: and how many bytes they may have, all together.

@@ -47,7 +47,9 @@ def _resources(stats: LoaderStats) -> str:
         )
     if not stats.num_workers:
         return f"{text}, no workers."
-    kind = {"thread": "worker thread", "process": "worker process"}.get(stats.worker_type, stats.worker_type)
+    kind = {"thread": "worker thread", "process": "worker process", "ray": "Ray actor"}.get(
+        stats.worker_type, stats.worker_type
+    )
     plural = "" if stats.num_workers == 1 else "es" if kind.endswith("s") else "s"
     text += f", {stats.num_workers} {kind}{plural}"
     if stats.memory_bytes:

@@ -278,8 +278,10 @@ class ActorPool:
             job = self._jobs[0]
             alone = _is_suspect(job)
             most = 1 if alone else TASKS_PER_ACTOR
-            ready = [seat for seat in self._seats if seat.is_ready and _has_room(seat, most)]
-            if not ready or (len(self._seats) > self._width and len(ready) == len(self._seats)):
+            # Those beyond the width get nothing more.
+            seats = self._seats[: self._width]
+            ready = [seat for seat in seats if seat.is_ready and _has_room(seat, most)]
+            if not ready:
                 return
             self._jobs.popleft()
             if job.line.cancelled:
@@ -512,6 +514,9 @@ def _as_array(part: Any) -> Any:
 
 def _why(error: BaseException) -> str:
     """Return the one sentence of Ray's report that tells what happened."""
+    if "creation task" in str(error):
+        # A traceback stands behind it: that feedline is not installed over there, most likely.
+        return f"it could not be made: {str(error).strip().splitlines()[-1]}"
     text = " ".join(str(error).split())
     found = re.search(r"(Worker exit type: .*?|The actor is dead because .*?)\.(?: |$)", text)
     return found[1] if found else f"{type(error).__name__}: {text}"[:300]
