@@ -58,7 +58,14 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[Choice]:
     def answer(target: str, choice: Choice, seconds: float) -> Trial:
         found.append(choice)
         rate = 100.0 * (1 + choice.num_workers) * (2 if choice.worker_type == "process" else 1)
-        return Trial(*choice, items_per_second=rate, memory_bytes=10**7, bottleneck="transform", limit="cpu", first_batch=1)
+        return Trial(
+            *choice,
+            items_per_second=rate,
+            memory_bytes=10**7,
+            bottleneck="transform",
+            limit="cpu",
+            first_batch=1,
+        )
 
     monkeypatch.setattr(bench, "_try", answer)
     return found
@@ -66,7 +73,15 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[Choice]:
 
 def test_a_loader_is_measured_for_real(project: Path, start_cli: Any) -> None:
     with start_cli(
-        "bench", "bench_data.py:loader", "--seconds", "0.1", "--workers", "0,1", "--json", "--no-plot", cwd=project
+        "bench",
+        "bench_data.py:loader",
+        "--seconds",
+        "0.1",
+        "--workers",
+        "0,1",
+        "--json",
+        "--no-plot",
+        cwd=project,
     ) as process:
         out, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
@@ -96,6 +111,15 @@ def test_no_line_of_the_table_is_wider_than_a_terminal(project: Path, cli: Any, 
     out = cli("bench", "bench_data:loader", "--no-plot").out
     assert max(map(len, out.splitlines())) <= 80
     assert "…" not in out
+
+
+@pytest.mark.parametrize(("load", "told"), [(0.1, False), (500.0, True)])
+def test_other_programs_that_run_are_told(
+    project: Path, cli: Any, tried: list[Choice], monkeypatch: pytest.MonkeyPatch, load: float, told: bool
+) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load), raising=False)
+    out = cli("bench", "bench_data:loader", "--no-plot").out
+    assert (f"Other programs were running (load average {load}" in out) == told
 
 
 def test_a_picture_is_drawn(project: Path, cli: Any, tried: list[Choice]) -> None:

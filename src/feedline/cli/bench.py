@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,9 @@ from feedline.loader.tuning.findings import best_of, findings
 from feedline.loader.tuning.trial import Trial
 
 __all__ = ["command"]
+
+#: Programs that want a processor, for each core, from which on a comparison is doubtful.
+BUSY_LOAD = 0.8
 
 #: Seconds beyond those that are measured after which a trial is given up.
 PATIENCE_SECONDS = 60.0
@@ -84,12 +88,13 @@ def command(
     own = Choice(options.worker_type if options.first_workers else "thread", options.first_workers)
     tried = choices(wanted, numbers, own if has_own else None)
     console = Console(highlight=False, stderr=as_json)
+    busy = _other_programs()
     trials = list(_trials(console, target, tried, seconds))
     now = trials[0] if has_own else None
     best = best_of(trials)
     if not no_plot:
         draw(trials, best, f"{target}: workers compared", plot)
-    lines = findings(trials, now)
+    lines = findings(trials, now) + busy
     if as_json:
         told = {
             "target": target,
@@ -110,6 +115,18 @@ def command(
             console.print(f"Drawn: {printable(plot)}", markup=False)
     if best is None:
         raise typer.Exit(1)
+
+
+def _other_programs() -> list[str]:
+    """Return a warning, if others want the processors that are to be compared on."""
+    if not hasattr(os, "getloadavg"):
+        return []
+    load, available = os.getloadavg()[0], cores()
+    if load < BUSY_LOAD * available:
+        return []
+    return [
+        f"Other programs were running (load average {load:.1f}, {available} cores): compare again when it is quiet."
+    ]
 
 
 def _trials(console: Console, target: str, tried: list[Choice], seconds: float) -> Iterator[Trial]:

@@ -8,7 +8,8 @@ from feedline.loader.tuning.choices import Choice, choices, usual_numbers
 
 
 @pytest.mark.parametrize(
-    ("cores", "numbers"), [(1, [0, 1, 2]), (2, [0, 1, 2, 4]), (6, [0, 1, 2, 4, 6, 8]), (16, [0, 1, 2, 4, 8, 16, 32])]
+    ("cores", "numbers"),
+    [(1, [0, 1, 2]), (2, [0, 1, 2, 4]), (6, [0, 1, 2, 4, 6, 8]), (16, [0, 1, 2, 4, 8, 16, 32])],
 )
 def test_usual_numbers_reach_twice_the_cores(cores: int, numbers: list[int]) -> None:
     assert usual_numbers(cores) == numbers

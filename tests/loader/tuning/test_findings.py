@@ -38,7 +38,10 @@ def test_it_says_what_to_use_what_it_brings_and_what_is_in_the_way() -> None:
 
 
 def test_it_says_when_nothing_is_to_be_changed() -> None:
-    assert findings([SERIAL, trial("thread", 1, 80.0)], now=SERIAL)[0] == "Use num_workers=0: 100 items/s, as you do now."
+    assert (
+        findings([SERIAL, trial("thread", 1, 80.0)], now=SERIAL)[0]
+        == "Use num_workers=0: 100 items/s, as you do now."
+    )
 
 
 def test_choices_that_failed_are_named_and_never_the_best() -> None:

@@ -25,7 +25,9 @@ class Time:
 
 @pytest.mark.parametrize("choice", [Choice("thread", 0), Choice("thread", 2), Choice("process", 1)])
 @pytest.mark.parametrize("dataset", [Squares(40), AsyncSquares(40)], ids=["items", "event loop"])
-def test_a_trial_counts_items_for_a_while_epoch_after_epoch(dataset: Any, choice: Choice, nothing_left: None) -> None:
+def test_a_trial_counts_items_for_a_while_epoch_after_epoch(
+    dataset: Any, choice: Choice, nothing_left: None
+) -> None:
     found = measure(DataLoader(dataset, batch_size=4), choice, seconds=4.0, clock=Time())
     assert found.error is None
     assert found.choice == choice
@@ -50,7 +52,10 @@ def test_the_loader_itself_is_left_alone() -> None:
 
 
 def test_a_stream_is_measured_as_well() -> None:
-    assert measure(DataLoader(CountingStream(40), 4), Choice("thread", 1), 1.0, clock=Time()).items_per_second > 0
+    assert (
+        measure(DataLoader(CountingStream(40), 4), Choice("thread", 1), 1.0, clock=Time()).items_per_second
+        > 0
+    )
 
 
 def test_a_loader_without_a_batch_says_so() -> None:
