@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 import feedline
 import feedline.convert.plan as plan
+import feedline.convert.pool as pool
 from feedline.convert.conversion import convert
 from feedline.convert.pool import run_jobs
 from feedline.datasets.ndf import NdfDataset
@@ -438,3 +440,25 @@ def test_the_journal_tells_what_is_finished(source, tmp_path):
         convert(source, tmp_path / "out", rows_per_shard=15, run=run_some(2))
     lines = (tmp_path / "out.part" / "finished.jsonl").read_text().split("\n")
     assert [json.loads(line)["part"] for line in lines if line] == [0, 1]
+
+
+@pytest.mark.parametrize("unread", [False, True], ids=["closed", "reset"])
+def test_a_worker_whose_parent_is_gone_ends_in_silence(monkeypatch, unread):
+    monkeypatch.setattr(pool.signal, "signal", lambda number, what: None)
+    ours, theirs = multiprocessing.Pipe()
+    if unread:
+        theirs.send("what nobody reads")
+    ours.close()
+    assert pool._work(None, theirs) is None
+    theirs.close()
+
+
+def test_ctrl_c_ends_workers_at_once_and_keeps_what_is_finished(source, tmp_path, nothing_left):
+    def interrupt(rows):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert(source, tmp_path / "out", rows_per_shard=15, workers=2, advance=interrupt)
+    assert not (tmp_path / "out").exists()
+    convert(source, tmp_path / "out", rows_per_shard=15)
+    assert NdfShards(tmp_path / "out").n == 100

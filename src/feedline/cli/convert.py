@@ -124,7 +124,7 @@ def _tell(destination: str, made: Converted) -> None:
         print("what an earlier run had begun is of no use: source or options are others by now")
     if made.rows_kept:
         print(f"{count(made.rows_kept, 'row')} kept from an earlier run, checked")
-    files = "" if destination.lower().endswith(".ndf") else f" in {count(made.num_files, 'shard')}"
+    files = f" in {count(made.num_files, 'shard')}" if os.path.isdir(made.path) else ""
     print(
         f"{printable(destination)}: {count(made.n, 'row')} of {count(made.d, 'feature')} and "
         f"{count(made.l, 'label')}{files}, {size(made.size_bytes)}"

@@ -88,7 +88,8 @@ class _Worker:
         self._process = context.Process(
             target=_work, args=(source, theirs), name=f"feedline-convert-{number}", daemon=True
         )
-        self._process.start()
+        with _without_interrupts():
+            self._process.start()
         # Without our copy of its end, the pipe breaks when the worker ends.
         theirs.close()
         self._job: Job | None = None
@@ -131,6 +132,19 @@ class _Worker:
         self._process.close()
 
 
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back while a process starts: it inherits that, and so is not interrupted before it can ignore it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(source: Source, connection: Any) -> None:
     """Do the jobs that come through `connection`, until it is closed: the life of a worker process."""
     # Ctrl-C goes to the whole group of processes; the parent is the one that answers.
@@ -138,18 +152,18 @@ def _work(source: Source, connection: Any) -> None:
     while True:
         try:
             job = connection.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             return
         try:
             result: tuple[str, Any] = (
                 "done",
                 write_job(source, job, lambda rows: connection.send(("rows", rows))),
             )
-        except BrokenPipeError:
+        except (BrokenPipeError, ConnectionResetError):
             return
         except BaseException as error:
             result = ("error", _portable(error))
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.send(result)
 
 
