@@ -11,6 +11,7 @@ import pytest
 from feedline.collate.buffers import BatchMemory, BufferPool
 from feedline.collate.image import ImageBatch, ImageCollator
 from feedline.errors import CollateError, OptionError
+from feedline.loader.stats import nbytes_of
 from feedline.transforms.images.image_type import ImageKind
 
 DTYPES = ["uint8", "uint16", "float32"]
@@ -48,6 +49,11 @@ def test_views_with_any_strides_and_read_only_images_are_joined_and_left_as_they
     views = [base[::2, ::2], base[::-2, ::2], base[1::2, ::-2], base[:6, 7:]]
     batch = ImageCollator()(views)
     np.testing.assert_array_equal(batch.data, np.stack(views).transpose(0, 3, 1, 2))
+
+
+def test_a_loader_counts_the_bytes_of_a_batch():
+    batch = ImageCollator("NHWC")(images(count=3, shape=(5, 7, 3)))
+    assert nbytes_of((batch, np.zeros(3))) == 3 * 5 * 7 * 3 + 24
 
 
 def test_images_without_a_pipeline_are_taken_for_hwc_even_if_the_shape_looks_otherwise():

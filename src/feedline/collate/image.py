@@ -51,6 +51,11 @@ class ImageBatch:
         """The dtype of `data`."""
         return self.data.dtype
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of `data`: what a loader counts, and what `prefetch_bytes` bounds."""
+        return int(self.data.nbytes)
+
     def __len__(self) -> int:
         """Return the number of images."""
         return len(self.data)
