@@ -20,18 +20,7 @@ class Docstrings(griffe.Extension):
 
 
 def fenced(text: str) -> str:
-    """Return `text` with its examples between fences; Markdown would take `>>>` for quotations.
-
-    >>> print(fenced("Adds.\\n\\n>>> 1 + 1\\n2\\n\\nThat is all."))
-    Adds.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    <BLANKLINE>
-    That is all.
-    """
+    """Return `text` with its examples between fences, up to the next empty line; Markdown would take `>>>` for quotations."""
     lines: list[str] = []
     inside = foreign = False
     for line in text.splitlines():

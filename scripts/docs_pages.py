@@ -33,7 +33,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         source = path.read_text(encoding="utf-8")
         folder = path.parent.name
         add(
-            files, config, f"{folder}/{path.stem}.md", f"---\nsearch: {{exclude: true}}\n---\n\n# {folder}/{path.name}\n\n````python\n{source}````\n"
+            files,
+            config,
+            f"{folder}/{path.stem}.md",
+            f"---\nsearch: {{exclude: true}}\n---\n\n# {folder}/{path.name}\n\n````python\n{source}````\n",
         )
     config.nav = expanded(config.nav or [], files)
     return files
