@@ -21,22 +21,22 @@ from feedline.loader.batch import BatchLoader, collate_or_default
 from feedline.loader.builder import LoaderBuilder
 from feedline.loader.choose import bound_collate, check_dataset, source_of
 from feedline.loader.delivery import DeliveringIterator, can_pin, pin
+from feedline.loader.equipment import fill_source_of, hint_of, plain_lane, progress_bar
 from feedline.loader.execution.choice import check_workers, make_executor
 from feedline.loader.execution.protocol import Executor, Session
 from feedline.loader.execution.serial import SerialExecutor, SerialSession
 from feedline.loader.execution.watchdog import WatchedSession
 from feedline.loader.failures import ErrorPolicy, Failure, decide
 from feedline.loader.fetch import ItemLoader
-from feedline.loader.fill import FillSource
 from feedline.loader.groups import can_split
 from feedline.loader.iterator import DataLoaderIterator, Pace
 from feedline.loader.ledger import Ledger
 from feedline.loader.options import LoaderOptions
 from feedline.loader.ordering import Cursor
-from feedline.loader.plain import Delivered, PlainItems, PlainLane, PlainWhole
-from feedline.loader.plan import OrderPlan, Plan
+from feedline.loader.plain import PlainLane
+from feedline.loader.plan import Plan
 from feedline.loader.progress import Position, Progress
-from feedline.loader.progress_bar import ProgressBar, require_progress
+from feedline.loader.progress_bar import require_progress
 from feedline.loader.report import report_text
 from feedline.loader.source import IterableSource, Source
 from feedline.loader.state import LoaderState, differences
@@ -210,7 +210,7 @@ class DataLoader:
         if options.watchdog is not None and not isinstance(session, SerialSession):
             session = WatchedSession(session, options.watchdog)
         clock = Clock(self._tally)
-        bar = self._progress_bar(start, plan)
+        bar = progress_bar(options, self._source, start, plan, self._tally)
         iterator = self._make_iterator(
             progress,
             plan,
@@ -218,8 +218,8 @@ class DataLoader:
             self._pace(plan.can_group),
             on_received=Ledger(self._failures, options.max_failures, self._epoch_items),
             make_state=_StateMaker(self),
-            hint=self._hint(),
-            fill_source=self._fill_source(),
+            hint=hint_of(self.dataset),
+            fill_source=fill_source_of(self.dataset, options),
             expected=self._source.batches(start.epoch) if plan.end() is None else None,
             with_indices=with_indices,
             tally=self._tally,
@@ -291,32 +291,11 @@ class DataLoader:
             in_order=options.in_order,
         )
 
-    def _progress_bar(self, start: Position, plan: Plan) -> ProgressBar | None:
-        if not self.options.progress:
-            return None
-        end, size = plan.end(), self.options.batch_size
-        if end is None:
-            end = self._source.batches(start.epoch)
-        # In batches, where a batch has no fixed size.
-        total = None if end is None or size is None or self.options.batch_sampler is not None else end * size
-        return ProgressBar(start.epoch, start.batch * (size or 1), total, self._tally)
-
     def _plain_lane(self, plan: Plan, session: Session, clock: Clock) -> PlainLane | None:
         """Return the short cut, where one may be taken."""
-        load, options = self._batches, self.options
-        if options.progress or self.telling.is_listened_to or self._hint() is not None:
+        if self.options.progress or self.telling.is_listened_to or hint_of(self.dataset) is not None:
             return None
-        if not (isinstance(plan, OrderPlan) and plan.can_group):
-            return None
-        if type(session) is not SerialSession:
-            # The usual way counts bytes, and what was delivered out of order.
-            plain = options.in_order and options.prefetch_bytes is None
-            return Delivered(session.outcomes, self._tally, clock) if plain else None
-        if load.take is not None:
-            return PlainWhole(load, plan, self._group_size(), self._tally, clock)
-        if load.is_plain and not callable(getattr(self.dataset, "__getitems__", None)):
-            return PlainItems(load, plan, session.outcomes, self._tally, clock)
-        return None
+        return plain_lane(self._batches, self.options, plan, session, self._group_size, self._tally, clock)
 
     def _group_size(self) -> int:
         """Return how many batches are gathered at once: small ones together, if the dataset asks for it."""
@@ -328,28 +307,6 @@ class DataLoader:
                 empty = take(np.empty(0, np.int64), np.empty)
                 self._group = -(-rows // size) if can_split(empty) else 1
         return self._group
-
-    def _hint(self) -> Callable[[Any], None] | None:
-        hint: Any = getattr(self.dataset, "prefetch", None)
-        if not callable(hint) or is_stream(self.dataset):
-            return None
-        if callable(getattr(self.dataset, "take", None)):
-            told: Callable[[Any], None] = hint  # it speaks of arrays of indices
-            return told
-        return lambda indices: hint(indices.tolist() if isinstance(indices, np.ndarray) else indices)
-
-    def _fill_source(self) -> FillSource:
-        options = self.options
-        reason = None
-        if options.transform is not None and not isinstance(options.transform, Identity):
-            reason = "the loader has a transform"
-        elif options.collate_fn is not None:
-            reason = "the loader has a collate_fn"
-        elif options.batch_size is None or options.batch_sampler is not None:
-            reason = "batches have no fixed size"
-        elif getattr(options.sampler, "tail", None) == "mask":
-            reason = 'the sampler has tail="mask"'
-        return FillSource(self.dataset, options.batch_size, reason)
 
     def _executor(self) -> Executor:
         # One for each process that the loader lives in: threads do not survive a fork. Making one starts nothing, so
