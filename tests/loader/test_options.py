@@ -162,7 +162,7 @@ STREAM_REFUSED = [
     ({"batch_sampler": [[1]]}, "batch_sampler= is not for streams"),
     (
         {"on_error": "substitute"},
-        "on_error= is not for streams: a stream has no other items to take; use 'skip'",
+        'on_error="substitute" is not for streams: a stream has no other items to take; use on_error="skip"',
     ),
     ({"max_failures": 0.5}, "a fraction of an epoch's items, and nobody knows how many"),
     ({"seed": None, "rank": 0, "world_size": 2}, "seed=None with world_size > 1"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from feedline import DataLoader, IterableDataset, OptionError, StateError, WorkerError, shuffle_buffer
+from feedline.loader.streams import StreamSource
 from loading import DEADLINE, CountingStream, SeekableStream, draw_with_context, results
 
 WORKERS = pytest.mark.parametrize("workers", [0, 1, 3])
@@ -70,6 +71,37 @@ def test_an_error_ends_the_stream_behind_a_short_batch(fails_at, workers) -> Non
     assert notes == [f"feedline: the stream failed at item {fails_at}, epoch 0"] or notes[0].startswith(
         f"feedline: the stream failed at item {fails_at}"
     )
+
+
+@WORKERS
+def test_a_stream_whose_state_can_not_be_had_ends_with_that_error_once(workers) -> None:
+    class Speechless(IterableDataset):
+        def __iter__(self):
+            return iter(range(10))
+
+        def state_dict(self):
+            raise ValueError("no state today")
+
+        def load_state_dict(self, state):
+            pass
+
+    loader = DataLoader(Speechless(), 4, num_workers=workers)
+    iterator = iter(loader)
+    assert next(iterator).tolist() == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="no state today") as caught:
+        next(iterator)
+    assert caught.value.__notes__ == ["feedline: the stream's state_dict() failed behind item 4, epoch 0"]
+    assert list(iterator) == []
+    assert loader.state_dict()["epoch"] == 1
+    loader.close()
+
+
+def test_the_position_is_known_when_more_was_received_than_the_reader_has_read_again() -> None:
+    plan = StreamSource(CountingStream(20), 2, False, 0, 1).plan(0, 0, 0)
+    assert plan.task(0) is not None
+    for number in (1, 2, 5, 0, 6):
+        plan.forget(number)
+    assert plan.items_before(3) == 6
 
 
 @WORKERS

@@ -32,6 +32,8 @@ def check_dataset(dataset: Any) -> Any:
     """Return `dataset`; a `TypeError` if it is none, saying what to do."""
     if isinstance(dataset, type):
         raise TypeError(f"the dataset is the class {dataset.__name__}; give an instance of it")
+    if isinstance(dataset, np.ndarray) and not dataset.ndim:
+        raise TypeError(f"the dataset is the single value {dataset!r}: an array needs an axis of items")
     if isinstance(dataset, (str, bytes)):
         raise TypeError(
             f"the dataset is the {type(dataset).__name__} {dataset!r}; for a file use NdfDataset(path) or "

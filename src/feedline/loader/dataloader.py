@@ -31,7 +31,7 @@ from feedline.loader.fetch import ItemLoader
 from feedline.loader.groups import can_split
 from feedline.loader.iterator import DataLoaderIterator, Pace
 from feedline.loader.ledger import Ledger
-from feedline.loader.options import LoaderOptions
+from feedline.loader.options import LoaderOptions, check_names
 from feedline.loader.ordering import Cursor
 from feedline.loader.plain import PlainLane
 from feedline.loader.plan import Plan
@@ -99,6 +99,7 @@ class DataLoader:
     """
 
     def __init__(self, dataset: Any, batch_size: int | None = 1, **options: Any) -> None:
+        check_names(options)
         self._init(dataset, LoaderOptions(batch_size=batch_size, **options))
 
     def _init(self, dataset: Any, options: LoaderOptions) -> None:

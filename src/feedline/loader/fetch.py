@@ -262,14 +262,18 @@ class _Batch:
                 raise ItemFailed(
                     self._record(error, position, indices[position], _FETCH)[0], position
                 ) from None
-            report = as_batch_error(error, None)
-            attach_note(
-                report,
-                f"items {_some(indices)} of batch {self.task.number}, epoch {self.task.epoch}, failed "
-                f"when they were fetched together by __getitems__, {self.run.worker}",
-            )
-            raise ItemFailed(report) from None
+            # Made elsewhere: kept in a variable here, it and its traceback would hold each other.
+            raise self._failed_together(error, indices) from None
         return items  # type: ignore[no-any-return]
+
+    def _failed_together(self, error: BaseException, indices: Sequence[Any]) -> ItemFailed:
+        report = as_batch_error(error, None)
+        attach_note(
+            report,
+            f"items {_some(indices)} of batch {self.task.number}, epoch {self.task.epoch}, failed "
+            f"when they were fetched together by __getitems__, {self.run.worker}",
+        )
+        return ItemFailed(report)
 
     def rows(self, indices: Sequence[Any], fetched: Callable[[int], Any] | None) -> Rows:
         """Load the items one by one, or `item_concurrency` at a time; `fetched(position)` gives one that is there."""

@@ -55,7 +55,7 @@ def _check_target(place: int, target: Any, spec: Any, batch_size: int | None) ->
     if (
         target.ndim != len(shape)
         or target.shape[1:] != spec.shape
-        or (batch_size and len(target) < batch_size)
+        or (batch_size and len(target) != batch_size)
     ):
         raise OptionError(f"{wanted}; its shape is {target.shape}")
     if not target.flags.c_contiguous or not target.flags.writeable:

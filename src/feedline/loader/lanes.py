@@ -105,9 +105,14 @@ class Lanes:
         call = self.start(function)
         if not call.wait(seconds):
             raise TimeoutError(f"{what} took longer than {seconds:g} s (timeout=)")
-        if call.error is not None:
-            # Out of user code on a lane; raised as it is on the main thread, it would look like the user's Ctrl-C.
-            raise as_batch_error(call.error, None) if is_ctrl_c(call.error) else call.error
+        # Taken out of the call: its traceback holds the frames that know the call, and each would keep the other.
+        error, call.error = call.error, None
+        if error is not None:
+            try:
+                # Out of user code on a lane; raised as it is on the main thread, it would look like the user's Ctrl-C.
+                raise as_batch_error(error, None) if is_ctrl_c(error) else error
+            finally:
+                del error
         return call.value  # type: ignore[no-any-return]
 
     def map(self, function: Callable[[int], T], count: int, width: int) -> list[T]:
@@ -127,7 +132,13 @@ class Lanes:
             # A Ctrl-C does not wait for items in progress: they end on their lanes, and nobody sees what they give.
             job.stop()
         if job.errors:
-            raise job.errors[min(job.errors)]
+            errors, job.errors = job.errors, {}
+            error = errors.pop(min(errors))
+            del errors
+            try:
+                raise error
+            finally:
+                del error
         return job.values
 
     def close(self) -> None:

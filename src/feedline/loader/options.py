@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -14,7 +15,7 @@ from feedline.keys import check_seed
 from feedline.loader.failures import ErrorPolicy, check_policy
 from feedline.transforms.protocol import check_transform, wants_context
 
-__all__ = ["LoaderOptions", "WorkerType", "check_map_options", "check_stream_options"]
+__all__ = ["LoaderOptions", "WorkerType", "check_map_options", "check_names", "check_stream_options"]
 
 WorkerType: TypeAlias = Literal["thread", "process", "ray"]
 WORKER_TYPES = ("thread", "process", "ray")
@@ -222,16 +223,29 @@ def _check_contradictions(options: LoaderOptions) -> None:
         raise OptionError(f"rank must be below world_size={options.world_size}, not {options.rank}")
 
 
+def check_names(given: Mapping[str, Any]) -> None:
+    """Raise a `TypeError` for an option that there is none of, naming the one that was meant, perhaps."""
+    for name in given:
+        if name not in LoaderOptions.names():
+            close = difflib.get_close_matches(name, LoaderOptions.names(), 1)
+            meant = f"; did you mean {close[0]}=?" if close else ""
+            raise TypeError(f"a DataLoader has no option {name}={meant}")
+
+
 def check_stream_options(options: LoaderOptions) -> None:
     """Raise an `OptionError` for what has no meaning for a stream."""
     for name, given, instead in (
         ("shuffle", options.shuffle, "use feedline.shuffle_buffer(stream, size, seed)"),
         ("sampler", options.sampler is not None, "a stream has an order of its own"),
         ("batch_sampler", options.batch_sampler is not None, "a stream has an order of its own"),
-        ("on_error", options.on_error == "substitute", "a stream has no other items to take; use 'skip'"),
+        (
+            'on_error="substitute"',
+            options.on_error == "substitute",
+            'a stream has no other items to take; use on_error="skip"',
+        ),
     ):
         if given:
-            raise OptionError(f"{name}= is not for streams: {instead}")
+            raise OptionError(f"{name if '=' in name else name + '='} is not for streams: {instead}")
 
 
 def check_map_options(options: LoaderOptions) -> None:

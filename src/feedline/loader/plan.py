@@ -248,6 +248,10 @@ class IterablePlan:
     def _task(self, values: Any, start: int) -> Task:
         try:
             if self._size is None:
+                if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+                    raise TypeError(
+                        f"the batch sampler gave {values!r} at position {start}; it gives lists of indices, a batch each"
+                    )
                 keys = [as_key(value, start) for value in values]
             else:
                 keys = [as_key(value, start + place) for place, value in enumerate(values)]

@@ -145,13 +145,21 @@ class OrderSource:
     def _order(self, epoch: int, position: int) -> Order:
         length = dataset_length(self._dataset)
         if position == 0:
-            order: Order = self._sampler.order(length, epoch)
-            return order
+            return self._whole_order(length, epoch)
         order_from = getattr(self._sampler, "order_from", None)
         if order_from is not None:
             tail: Order = order_from(length, epoch, position)
             return tail
-        return OrderTail(self._sampler.order(length, epoch), position)
+        return OrderTail(self._whole_order(length, epoch), position)
+
+    def _whole_order(self, length: int, epoch: int) -> Order:
+        order: Order = self._sampler.order(length, epoch)
+        if not (hasattr(order, "__len__") and hasattr(order, "__getitem__")):
+            raise TypeError(
+                f"{type(self._sampler).__name__}.order({length}, {epoch}) returned {order!r}; an order has a length and "
+                f"slices, as a NumPy array has"
+            )
+        return order
 
     def _chunks(self, items: int) -> int:
         return items // self._batch_size if self._drop_last else -(-items // self._batch_size)

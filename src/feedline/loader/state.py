@@ -72,7 +72,8 @@ class LoaderState:
             raise StateError(f"a state is a dict, as state_dict() gives it, not {type(state).__name__}")
         version = state.get("version")
         if version is None:
-            raise StateError(f"this is no state of a feedline loader: it has no version, only {_keys(state)}")
+            found = f"it has no version, only {_keys(state)}" if state else "it is empty"
+            raise StateError(f"this is no state of a feedline loader: {found}")
         if type(version) is not int or version < 1:
             raise StateError(f"the state's version is {version!r}; versions are ints from 1 on")
         if version > VERSION:
@@ -99,7 +100,7 @@ class LoaderState:
 
 
 def _keys(state: Mapping[Any, Any]) -> str:
-    return ", ".join(sorted(map(repr, state))) or "nothing"
+    return ", ".join(sorted(map(repr, state)))
 
 
 def _present(state: Mapping[Any, Any], name: str) -> Any:

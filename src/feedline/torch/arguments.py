@@ -88,7 +88,7 @@ def check_context(context: Any, num_workers: int, worker_type: str) -> None:
         )
 
 
-def prefetch_depth_of(prefetch_factor: Any, num_workers: int, prefetch_depth: Any) -> int:
+def prefetch_depth_of(prefetch_factor: Any, num_workers: Any, prefetch_depth: Any) -> int:
     """Return how many batches may wait beyond those in progress, for torch's batches per worker.
 
     Raises:
@@ -99,15 +99,17 @@ def prefetch_depth_of(prefetch_factor: Any, num_workers: int, prefetch_depth: An
         if prefetch_factor is not None:
             raise OptionError("prefetch_factor= and prefetch_depth= say the same in two ways; give one")
         return prefetch_depth  # type: ignore[no-any-return]
+    # A number of workers that changes while it runs: room for torch's two batches on each of two.
+    workers: int = 2 if num_workers == "auto" else num_workers
     if prefetch_factor is None:
-        return num_workers  # torch's default of 2 batches per worker
-    if num_workers == 0:
+        return workers  # torch's default of 2 batches per worker
+    if workers == 0:
         raise OptionError("prefetch_factor needs num_workers > 0; without workers leave it None")
     if isinstance(prefetch_factor, bool) or not isinstance(prefetch_factor, int):
         raise TypeError(f"prefetch_factor must be an int, not {prefetch_factor!r}")
     if prefetch_factor < 1:
         raise OptionError(f"prefetch_factor must be at least 1, not {prefetch_factor}")
-    return (prefetch_factor - 1) * num_workers
+    return (prefetch_factor - 1) * workers
 
 
 def seconds_of(timeout: Any, num_workers: int) -> float | None:
