@@ -270,7 +270,7 @@ class StreamPlan:
         count = len(self._items)
         units = self._units + (self._size if count and self._stride > 1 else count)
         self._counts[following] = units
-        self._states[following] = None if self._reading is None else self._reading.state()
+        self._states[following] = self._state_here()
         # No call from here on: what a Ctrl-C cuts off before is done again. See Note [Ctrl-C] in ordering.
         self._units = units
         self._index += count * self._stride
@@ -281,6 +281,24 @@ class StreamPlan:
         self._following = following
         if self._reading is None and self._error is None:
             self._end = following
+
+    def _state_here(self) -> Mapping[str, Any] | None:
+        """Return how the stream is set to where it stands; if it can't say, that ends it, as any error of it does."""
+        if self._reading is None:
+            return None
+        try:
+            return self._reading.state()
+        except BaseException as error:
+            if is_ctrl_c(error):
+                raise
+            self._fail(error, f"the stream's state_dict() failed behind item {self._reading.walk.drawn}")
+            self._reading = None
+            return None
+
+    def _fail(self, error: BaseException, what: str) -> None:
+        report = as_batch_error(error, None)
+        attach_note(report, f"{what}, epoch {self.epoch}")
+        self._error = report
 
     def _read_batch(self) -> Task | None:
         if self._reading is not None:
@@ -310,9 +328,7 @@ class StreamPlan:
         except BaseException as error:
             if is_ctrl_c(error):
                 raise
-            report = as_batch_error(error, None)
-            attach_note(report, f"the stream failed at item {walk.drawn}, epoch {self.epoch}")
-            self._error = report
+            self._fail(error, f"the stream failed at item {walk.drawn}")
         if self._error is not None or len(self._items) < self._size:
             self._reading = None
 
@@ -337,9 +353,11 @@ class StreamPlan:
         self._tasks.pop(number, None)
         if number < self._lowest:
             return
-        # `_lowest` is the position until the consumer has moved on; out of order, it may stay so.
+        # `_lowest` is the position until the consumer has moved on; out of order, it may stay so. Where the reader stands
+        # is what places beyond it are counted from.
+        passed = min(self._lowest, self._following)
         for place in list(self._counts):
-            if place < self._lowest:
+            if place < passed:
                 self._counts.pop(place, None)
                 self._states.pop(place, None)
         self._received.add(number)
