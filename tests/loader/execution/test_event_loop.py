@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -386,6 +387,36 @@ def test_a_time_limit_holds_for_what_is_awaited(kind, policy, concurrency, nothi
     else:
         assert [failure.index for failure in loader.failures] == [5]
     loader.close()
+
+
+class Blocking(AsyncDataset):
+    """Its item 5 waits without await, for longer than the limit."""
+
+    def __len__(self):
+        return 12
+
+    async def __getitem__(self, index):
+        if index == 5:
+            time.sleep(0.7)
+        return index
+
+
+class BlockingTogether(Blocking):
+    async def __getitems__(self, indices):
+        return [await self[index] for index in indices]
+
+
+@pytest.mark.parametrize("kind", [Blocking, BlockingTogether])
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+def test_an_item_that_held_up_the_loop_for_too_long_has_failed_though_it_came(kind, policy) -> None:
+    with DataLoader(kind(), 4, timeout=0.15, on_error=policy, num_workers=1) as loader:
+        found = results(loader.iter_with_indices())
+    lengths = [len(result.indices) if result.indices else 0 for result in found]
+    assert lengths == {"raise": [4, 0, 4], "skip": [4, 3, 4]}[policy]
+    if policy == "raise":
+        assert found[1].value[0] is TimeoutError
+    else:
+        assert [failure.error_type for failure in loader.failures] == ["TimeoutError"]
 
 
 def test_an_item_that_is_not_awaitable_says_so() -> None:

@@ -274,8 +274,12 @@ class Feeder:
 
 @asynccontextmanager
 async def within(seconds: float | None, what: str) -> AsyncIterator[None]:
-    """Raise a `TimeoutError` that names the limit if the block takes longer than `seconds`; `None` is no limit."""
+    """Raise a `TimeoutError` that names the limit if the block takes longer than `seconds`; `None` is no limit.
+
+    A block that holds up the loop can't be interrupted: of it the error comes once it has ended.
+    """
     limit = asyncio.timeout(seconds)
+    began = perf_counter()
     try:
         async with limit:
             yield
@@ -283,3 +287,7 @@ async def within(seconds: float | None, what: str) -> AsyncIterator[None]:
         if limit.expired():
             raise TimeoutError(f"{what} took longer than {seconds:g} s (timeout=)") from error
         raise
+    if seconds is not None and perf_counter() - began > seconds:
+        raise TimeoutError(
+            f"{what} took longer than {seconds:g} s (timeout=), and let nothing else run on the event loop meanwhile"
+        )
