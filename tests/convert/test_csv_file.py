@@ -45,6 +45,8 @@ def write(folder, text, name="a.csv"):
         ("größe\n1\n", ["größe"], [[1]]),
         ("1_000,2\n3,4\n", ["1_000", "2"], [[3, 4]]),
         (",\n3,4\n", ["", ""], [[3, 4]]),
+        ("9007199254740992,-18014398509481984\n", ["0", "1"], [[2**53, -(2**54)]]),
+        ("9007199254740993.0,9007199254740993e0\n", ["0", "1"], [[2**53, 2**53]]),
     ],
     ids=lambda value: repr(value) if isinstance(value, str) else "",
 )
@@ -105,6 +107,14 @@ def test_chosen_columns_are_read_beside_texts(tmp_path):
         ("a\n1_000\n", r"column 'a' of line 2 of .* is '1_000', which is no number"),
         ("a\n0x10\n", "is '0x10', which is no number"),
         ("a;b\n1;2\n", "is '1;2', which is no number"),
+        (
+            "1,2\n9007199254740993,4\n",
+            r"column '0' of line 2 of .*a\.csv' is '9007199254740993', which float64 can't",
+        ),
+        ('a,b\n1,2\n3,"-9007199254740995"\n', r"column 'b' of line 3 of .* can't hold exactly"),
+        ("a\n00018014398509481985\n", "can't hold exactly"),
+        ("a\n1" + "0" * 400 + "\n", "can't hold exactly"),
+        ("a\n" + "7" * 5000 + "\n", "can't hold exactly"),
         ('a,b\n1,"2\n3,4\n', r"line 2 of .* can't be read"),
         ("a\n" + "z" * 1000, "is 'zzzz"),
     ],
@@ -115,6 +125,11 @@ def test_lines_that_are_no_rows_are_told_with_line_and_column(tmp_path, text, sa
     with pytest.raises(OptionError, match=said) as caught:
         read(path)
     assert len(str(caught.value)) < 400
+
+
+def test_a_large_int_of_a_column_that_is_left_out_is_no_matter(tmp_path):
+    path = write(tmp_path, "id,a\n9007199254740993,4\n")
+    assert read(path, columns=["a"])[1].tolist() == [[4]]
 
 
 def test_the_line_of_an_error_far_into_a_file_is_right(tmp_path):

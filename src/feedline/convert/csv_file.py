@@ -9,6 +9,7 @@ Note [lines]
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import IO, Any
@@ -25,6 +26,10 @@ __all__ = ["CsvSource"]
 STRIDE = 4096
 _BOM = b"\xef\xbb\xbf"
 _BUFFER_BYTES = 2**20
+#: Up to here every int has a float64 of its own.
+_EXACT = 2**53
+#: The largest float64 has so many digits before its point.
+_MOST_DIGITS = 309
 
 
 class CsvSource:
@@ -35,12 +40,13 @@ class CsvSource:
         labels, columns: names of columns; of a file without a header, their numbers, `"0"` and on.
 
     The first line that is not blank is a header if any of its fields is no number. Fields are separated by commas and
-    may be quoted; a number is what Python's `float` takes, but without underscores (`nan` and `inf` included).
+    may be quoted; a number is what Python's `float` takes, but without underscores (`nan` and `inf` included). One that
+    is written as an int must be what float64 holds exactly.
 
     Raises:
         OSError: the file can't be opened.
-        OptionError: it has no rows, or no such columns. When rows are read: lines of unequal lengths, and fields that
-            are no numbers, with line and column.
+        OptionError: it has no rows, or no such columns. When rows are read: lines of unequal lengths, fields that
+            are no numbers, and ints that float64 can't hold exactly, with line and column.
     """
 
     def __init__(self, path: str, labels: Sequence[str] | None, columns: Sequence[str] | None) -> None:
@@ -112,6 +118,7 @@ class CsvSource:
                 pass
             else:
                 if values.shape == (len(lines), len(chosen)):
+                    self._check_exact(values, numbered, chosen)
                     return values
         return self._parse_line_by_line(numbered, chosen)
 
@@ -127,7 +134,21 @@ class CsvSource:
                 if not _is_number(fields[column]):
                     raise OptionError(self._no_number(fields[column], number, column))
                 values[row, place] = float(fields[column])
+        self._check_exact(values, numbered, chosen)
         return values
+
+    def _check_exact(self, values: Array, numbered: list[tuple[int, str]], chosen: list[int]) -> None:
+        """Raise an error for the first int that was rounded; below 2**53 none is, so only large values are looked at."""
+        for row, place in np.argwhere(np.abs(values) >= _EXACT).tolist():
+            number, line = numbered[row]
+            column = chosen[place]
+            field = self._fields(line, number)[column]
+            if not _is_exact(field, float(values[row, place])):
+                raise OptionError(
+                    f"{self._where(number, column)} is {_shown(field)}, which float64 can't hold exactly (ints are exact "
+                    f"up to 2**53); leave the column out with --columns, or write it as a float, such as 1e16, if it may "
+                    f"be rounded"
+                )
 
     def _fields(self, line: str, number: int) -> list[str]:
         try:
@@ -136,11 +157,13 @@ class CsvSource:
             raise OptionError(f"line {number} of {self.path!r} can't be read ({error})") from None
 
     def _no_number(self, field: str, number: int, column: int) -> str:
-        where = f"column {self.names[column]!r} of line {number} of {self.path!r}"
+        where = self._where(number, column)
         if not field:
             return f"{where} is empty: rows hold numbers; write nan where there is none"
-        shown = repr(field) if len(field) <= 40 else f"{field[:37]!r}..."
-        return f"{where} is {shown}, which is no number; leave the column out with --columns, or encode it"
+        return f"{where} is {_shown(field)}, which is no number; leave the column out with --columns, or encode it"
+
+    def _where(self, number: int, column: int) -> str:
+        return f"column {self.names[column]!r} of line {number} of {self.path!r}"
 
 
 def _scan(file: IO[bytes], line_number: int) -> tuple[int, Array]:
@@ -159,6 +182,20 @@ def _scan(file: IO[bytes], line_number: int) -> tuple[int, Array]:
 
 def _text(line: bytes) -> str:
     return line.decode("utf-8", "surrogateescape").rstrip("\r\n")
+
+
+def _shown(field: str) -> str:
+    return repr(field) if len(field) <= 40 else f"{field[:37]!r}..."
+
+
+def _is_exact(field: str, value: float) -> bool:
+    """Tell whether `field` is `value`, if it is written as an int; what has a point or an exponent is a float."""
+    digits = field[1:] if field[:1] in ("+", "-") else field
+    if not digits.isdecimal():
+        return True
+    digits = digits.lstrip("0")
+    # No float64 has more digits, and Python itself refuses to convert thousands of them.
+    return math.isfinite(value) and len(digits) <= _MOST_DIGITS and abs(int(value)) == int(digits)
 
 
 def _is_number(field: str) -> bool:
