@@ -203,7 +203,8 @@ def test_when_all_choices_fail_the_exit_code_says_so(
     [
         (["bench_data:number"], 1, "must be a feedline.DataLoader, or a callable that returns one, not int"),
         (["bench_data:missing"], 1, "has no 'missing'"),
-        (["bench_data"], 1, "must be MODULE:NAME"),
+        (["bench_data"], 2, "must be MODULE:NAME"),
+        (["bench_data:"], 2, "must be MODULE:NAME"),
         (["missing.py:loader"], 1, "no such file: missing.py"),
         (["bench_data:loader", "--workers", "two"], 2, "must be numbers of workers"),
         (["bench_data:loader", "--kinds", "fast"], 2, "'fast' is no kind of worker"),

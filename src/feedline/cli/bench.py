@@ -19,7 +19,9 @@ from rich.table import Table
 
 from feedline.cli.bench_plot import draw, require_matplotlib
 from feedline.cli.bench_trial import bench_loader
+from feedline.cli.targets import split_target
 from feedline.cli.wording import printable, size
+from feedline.errors import OptionError
 from feedline.loader.lookout import cores
 from feedline.loader.options import WORKER_TYPES
 from feedline.loader.tuning.choices import Choice, choices, usual_numbers
@@ -83,6 +85,10 @@ def command(
         require_matplotlib()
         if not plot.absolute().parent.is_dir():
             raise FileNotFoundError(2, "no such folder", str(plot.absolute().parent))
+    try:
+        split_target(target)
+    except OptionError as error:
+        raise typer.BadParameter(str(error)) from None
     options = bench_loader(target).options
     has_own = options.num_workers != "auto"
     own = Choice(options.worker_type if options.first_workers else "thread", options.first_workers)

@@ -10,7 +10,22 @@ from typing import Any
 
 from feedline.errors import OptionError
 
-__all__ = ["import_target"]
+__all__ = ["import_target", "split_target"]
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """Return the module (or file) and the name in `target`; nothing is imported.
+
+    Raises:
+        OptionError: it is not of this form.
+
+    >>> split_target("package.module:name")
+    ('package.module', 'name')
+    """
+    place, colon, name = target.rpartition(":")
+    if not (colon and place and name):
+        raise OptionError(f"{target!r} must be MODULE:NAME, or path/to/file.py:NAME")
+    return place, name
 
 
 def import_target(target: str) -> Any:
@@ -21,9 +36,7 @@ def import_target(target: str) -> Any:
         FileNotFoundError: there is no such file.
         ImportError: the module is not there, or fails.
     """
-    place, colon, name = target.rpartition(":")
-    if not (colon and place and name):
-        raise OptionError(f"{target!r} must be MODULE:NAME, or path/to/file.py:NAME")
+    place, name = split_target(target)
     if place.endswith(".py") or os.sep in place:
         path = Path(place)
         if not path.is_file():
