@@ -12,6 +12,7 @@ import multiprocessing
 import multiprocessing.connection
 import pickle
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -88,8 +89,14 @@ class _Worker:
         self._process = context.Process(
             target=_work, args=(source, theirs), name=f"feedline-convert-{number}", daemon=True
         )
-        with _without_interrupts():
-            self._process.start()
+        try:
+            with _without_interrupts():
+                self._process.start()
+        except BaseException:
+            theirs.close()
+            if self._process.pid is not None:
+                self.end(at_once=True)
+            raise
         # Without our copy of its end, the pipe breaks when the worker ends.
         theirs.close()
         self._job: Job | None = None
@@ -134,7 +141,10 @@ class _Worker:
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back while a process starts: it inherits that, and so is not interrupted before it can ignore it."""
+    """Hold Ctrl-C back while a process starts: it inherits that, and so is not interrupted before it can ignore it.
+
+    Nor is this process, half way through telling the new one what it is to be, which would end it with a traceback.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -142,11 +152,29 @@ def _without_interrupts() -> Iterator[None]:
 
     # Python's own helper starts with the first process, and lets Ctrl-C through again after it.
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    with _interrupts_later():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Let the handler of Ctrl-C wait: the mask is this thread's alone, and libraries have threads that take signals."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    came: list[Any] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append(frame))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler)
+    if came:
+        handler(signal.SIGINT, came[0])
 
 
 def _work(source: Source, connection: Any) -> None:
