@@ -272,9 +272,35 @@ def test_a_full_disk_is_an_error_and_the_next_run_goes_on(source, tmp_path, monk
     with pytest.raises(OSError, match="No space left") as caught:
         convert(source, tmp_path / "out", rows_per_shard=15)
     assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename == str(tmp_path / "out")
+    assert "free some space on its disk" in str(caught.value)
     assert not [name for name in os.listdir(tmp_path / "out.part" / "result") if name.endswith(".tmp")]
     room[0] = 10**9
     assert convert(source, tmp_path / "out", rows_per_shard=15).rows_kept == 45
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EFBIG, errno.EIO])
+@pytest.mark.parametrize(("name", "call"), [("out", "fsync"), ("out.ndf", "fsync"), ("out", "write")])
+def test_every_error_of_the_disk_names_the_destination_and_says_what_to_do(
+    source, tmp_path, monkeypatch, durable, code, name, call
+):
+    def refuse(*arguments):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, call, refuse)
+    with pytest.raises(OSError, match=f"rows could not be written .{os.strerror(code)}.; ") as caught:
+        convert(source, tmp_path / name)
+    assert (caught.value.errno, caught.value.filename) == (code, str(tmp_path / name))
+
+
+def test_an_error_of_the_source_is_not_taken_for_one_of_the_destination(source, tmp_path, monkeypatch):
+    def refuse(self, start, stop):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "the source")
+
+    monkeypatch.setattr("feedline.convert.arrays.ArraySource.blocks", refuse)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        convert(source, tmp_path / "out")
+    assert caught.value.filename == "the source"
 
 
 def test_what_exists_is_left_alone_unless_it_may_be_replaced(source, tmp_path):

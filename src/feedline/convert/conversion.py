@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from feedline.convert.columns import as_names
+from feedline.convert.disk_errors import at_destination
 from feedline.convert.plan import make_plan
 from feedline.convert.pool import run_jobs
 from feedline.convert.protocol import Source
@@ -103,7 +104,7 @@ def convert(
         TypeError: an option of a wrong type.
         FileExistsError: the destination exists, or another process converts to it.
         NdfError: a source of rows is damaged.
-        OSError: something can't be read or written.
+        OSError: something can't be read or written; a full disk names the destination, and says what to do.
 
     Determinism: the result, byte for byte, depends on the source and the options other than `workers`.
     Concurrency: memory is bounded by a few MiB a worker, whatever the size of the source (of a table: one row group).
@@ -134,17 +135,18 @@ def convert(
     header = _check_rows(opened, source)
     plan = make_plan(header, is_single=is_single, num_shards=num_shards, rows_per_shard=rows_per_shard)
     before = opened.identity()
-    place = Workplace(target, plan, plan.digest(before))
-    try:
-        if on_start is not None:
-            on_start(header.n)
-        parts = _run(run, opened, place, workers, advance)
-        if opened.identity() != before:
-            raise OptionError(f"{source!r} changed while it was converted: run it again")
-        check_destination(target, is_single, overwrite)
-        place.publish(parts)
-    finally:
-        place.close()
+    with at_destination(target + PART_SUFFIX, target):
+        place = Workplace(target, plan, plan.digest(before))
+        try:
+            if on_start is not None:
+                on_start(header.n)
+            parts = _run(run, opened, place, workers, advance)
+            if opened.identity() != before:
+                raise OptionError(f"{source!r} changed while it was converted: run it again")
+            check_destination(target, is_single, overwrite)
+            place.publish(parts)
+        finally:
+            place.close()
     kept = sum(plan.parts[w.number].stop - plan.parts[w.number].start for w in parts if w.was_kept)
     files = 1 if is_single else len(plan.parts)
     size_bytes = header.file_bytes if is_single else sum(part.size_bytes for part in plan.parts)

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from feedline.convert.disk_errors import naming
 from feedline.convert.plan import Part
 from feedline.convert.protocol import BLOCK_BYTES, Array, Block, Source
 from feedline.errors import OptionError
@@ -93,11 +94,11 @@ def write_job(source: Source, job: Job, advance: Callable[[int], None] | None = 
     if part.header is None:
         with _open_for_writing(path, os.O_WRONLY) as fd:
             os.lseek(fd, part.offset, os.SEEK_SET)
-            return Written(part.number, _write_rows(source, part, fd, tell), False)
+            return Written(part.number, _write_rows(source, part, fd, path, tell), False)
     temporary = f"{path}-{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
     try:
         with _open_for_writing(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as fd:
-            checksum = _write_rows(source, part, fd, tell)
+            checksum = _write_rows(source, part, fd, temporary, tell)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -150,26 +151,26 @@ def _checksum(path: str, part: Part) -> str:
     return "" if left else digest.hexdigest()
 
 
-def _write_rows(source: Source, part: Part, fd: int, advance: Callable[[int], None]) -> str:
-    """Write all rows of a part at the place where `fd` stands, and to the disk; return their checksum."""
+def _write_rows(source: Source, part: Part, fd: int, path: str, advance: Callable[[int], None]) -> str:
+    """Write all rows of a part at the place where `fd`, of `path`, stands, and to the disk; return their checksum."""
     digest = _digest_of(part)
     if part.header is not None:
         head = pack_header(part.header)
         digest.update(head)
-        _write_all(fd, memoryview(head))
+        _write_all(fd, memoryview(head), path)
     rows = _Rows(source.d, source.l)
     done = part.start
-    with ThreadPoolExecutor(1) as hasher, _Syncing(fd) as syncing:
+    with ThreadPoolExecutor(1) as hasher, _Syncing(fd, path) as syncing:
         for block in source.blocks(part.start, part.stop):
             octets, count = rows.join(block, done)
             if part.header is None or len(octets) < _THREAD_BYTES:
                 digest.update(octets)
-                _write_all(fd, octets)
+                _write_all(fd, octets, path)
             else:
                 # The block's memory is used again for the next one, so both are awaited.
                 hashed = hasher.submit(digest.update, octets)
                 try:
-                    _write_all(fd, octets)
+                    _write_all(fd, octets, path)
                 finally:
                     hashed.result()
             syncing.add(len(octets))
@@ -179,15 +180,17 @@ def _write_rows(source: Source, part: Part, fd: int, advance: Callable[[int], No
         raise OptionError(
             f"the source gave {done - part.start} rows from row {part.start} on, not {part.stop - part.start}"
         )
-    os.fsync(fd)
+    with naming(path):
+        os.fsync(fd)
     return str(digest.hexdigest())
 
 
 class _Syncing:
     """Sends to the disk what was written to a file, in a thread of its own, one call after the other."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
+        self._path = path
         self._thread = ThreadPoolExecutor(1)
         self._running: Future[None] | None = None
         self._waiting = 0
@@ -202,7 +205,8 @@ class _Syncing:
 
     def _raise_error(self) -> None:
         if self._running is not None:
-            self._running.result()
+            with naming(self._path):
+                self._running.result()
 
     def __enter__(self) -> _Syncing:
         return self
@@ -214,10 +218,11 @@ class _Syncing:
             self._raise_error()
 
 
-def _write_all(fd: int, data: memoryview) -> None:
+def _write_all(fd: int, data: memoryview, path: str) -> None:
     # A full disk may take a part of what it is given before it refuses the rest.
-    while data:
-        data = data[os.write(fd, data) :]
+    with naming(path):
+        while data:
+            data = data[os.write(fd, data) :]
 
 
 class _Rows:

@@ -24,6 +24,7 @@ import shutil
 from collections.abc import Iterable
 from typing import Any
 
+from feedline.convert.disk_errors import naming
 from feedline.convert.plan import SINGLE_FILE, Plan
 from feedline.convert.work import Job, Written
 from feedline.ndf.layout import pack_header
@@ -110,10 +111,11 @@ class Workplace:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         self._journal = os.open(os.path.join(self.folder, _FINISHED), flags, 0o666)
         # A torn last line must not swallow the next one.
-        os.write(self._journal, b"\n")
+        with naming(os.path.join(self.folder, _FINISHED)):
+            os.write(self._journal, b"\n")
 
     def _make_room(self) -> None:
-        with open(os.path.join(self._result, SINGLE_FILE), "xb") as file:
+        with open(os.path.join(self._result, SINGLE_FILE), "xb") as file, naming(file.name):
             file.truncate(self._plan.header.file_bytes)
 
     def _remove_strays(self) -> None:
@@ -132,7 +134,8 @@ class Workplace:
         if self._journal is None:
             raise ValueError("this conversion is over")
         line = json.dumps({"part": written.number, "checksum": written.checksum})
-        os.write(self._journal, line.encode() + b"\n")
+        with naming(os.path.join(self.folder, _FINISHED)):
+            os.write(self._journal, line.encode() + b"\n")
 
     def publish(self, written: Iterable[Written]) -> None:
         """Put the result, whose parts are all `written`, in its place, and remove the folder.
@@ -150,7 +153,7 @@ class Workplace:
 
     def _publish_file(self) -> None:
         path = os.path.join(self._result, SINGLE_FILE)
-        with open(path, "r+b", buffering=0) as file:
+        with naming(path), open(path, "r+b", buffering=0) as file:
             # First the rows, then the header that promises them, then the name.
             os.fsync(file.fileno())
             file.write(pack_header(self._plan.header))
@@ -250,7 +253,7 @@ def _read_finished(path: str) -> dict[int, str]:
 
 def _write_whole(path: str, data: bytes) -> None:
     temporary = f"{path}.tmp"
-    with open(temporary, "wb") as file:
+    with naming(temporary), open(temporary, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
