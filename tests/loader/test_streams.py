@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from feedline import DataLoader, IterableDataset, OptionError, StateError, WorkerError, shuffle_buffer
+from feedline.loader.pulling import Pull
 from feedline.loader.streams import StreamSource
+from feedline.loader.walk import Rewalk
 from loading import DEADLINE, CountingStream, SeekableStream, draw_with_context, results
 
 WORKERS = pytest.mark.parametrize("workers", [0, 1, 3])
@@ -309,6 +311,88 @@ def test_a_reader_that_waits_for_its_stream_does_not_keep_a_consumer_that_leaves
         break
     loader.close()
     gate.set()
+
+
+class Hanging(IterableDataset):
+    """Hangs at item `at`, until the gate is opened."""
+
+    def __init__(self, at, gate) -> None:
+        self.at = at
+        self.gate = gate
+        self.threads: set[int] = set()
+
+    def __iter__(self):
+        for number in range(10):
+            self.threads.add(threading.get_ident())
+            if number == self.at:
+                self.gate.wait(DEADLINE)
+            yield number
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("at", [0, 4, 6])
+def test_an_item_that_does_not_come_in_time_ends_the_stream(at, workers, nothing_left) -> None:
+    gate = threading.Event()
+    stream = Hanging(at, gate)
+    loader = DataLoader(stream, 4, num_workers=workers, timeout=0.3)
+    found = results(loader.iter_with_indices())
+    assert [result.indices for result in found[:-1]] == [
+        tuple(range(start, min(start + 4, at))) for start in range(0, at, 4)
+    ]
+    assert found[-1].value[:2] == (TimeoutError, ("the item took longer than 0.3 s (timeout=)",))
+    assert found[-1].value[3] == [f"feedline: the stream failed at item {at}, epoch 0"]
+    assert not gate.is_set()
+    assert loader.state_dict()["epoch"] == 1
+    loader.close()
+    gate.set()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_a_time_limit_that_holds_changes_nothing_and_one_thread_reads(workers, world_size) -> None:
+    for rank in range(world_size):
+        stream = Hanging(None, threading.Event())
+        options = {"rank": rank, "world_size": world_size, "num_workers": workers}
+        with DataLoader(stream, 2, **options) as loader:
+            expected = results(loader.iter_with_indices())
+        stream.threads.clear()
+        with DataLoader(stream, 2, timeout=60.0, **options) as loader:
+            found = results(loader.iter_with_indices())
+        assert [one.indices for one in found] == [one.indices for one in expected]
+        assert [one.value.tolist() for one in found] == [one.value.tolist() for one in expected]
+        assert len(stream.threads) == 1
+        assert threading.get_ident() not in stream.threads
+
+
+def test_an_item_that_comes_but_too_late_ends_the_stream_too() -> None:
+    gate = threading.Event()
+    pull = Pull(Rewalk(Hanging(1, gate)), 0, 1, 4, 1e-9)
+    pull.run()
+    assert (pull.items, type(pull.error), pull.at) == ([], TimeoutError, 0)
+
+
+def test_a_ctrl_c_while_an_item_is_awaited_loses_none(monkeypatch) -> None:
+    gate = threading.Event()
+    wait = Pull.wait
+
+    def interrupted(pull):
+        monkeypatch.setattr(Pull, "wait", wait)
+        gate.set()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Pull, "wait", interrupted)
+    iterator = iter(DataLoader(Hanging(2, gate), 4, timeout=60.0))
+    with pytest.raises(KeyboardInterrupt):
+        next(iterator)
+    assert [batch.tolist() for batch in iterator] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_a_stream_with_a_time_limit_is_its_own(workers) -> None:
+    with DataLoader(CountingStream(10, 6), 4, num_workers=workers, timeout=60.0) as loader:
+        found = results(loader.iter_with_indices())
+    assert [result.indices for result in found] == [(0, 1, 2, 3), (4, 5), None]
+    assert found[-1].value[:2] == (OSError, ("the wire is cut", 6))
 
 
 def test_torch_streams_are_streams() -> None:

@@ -61,7 +61,9 @@ def source_of(dataset: Any, options: LoaderOptions) -> Source:
             raise OptionError(
                 "seed=None with world_size > 1: every rank would draw entropy of its own; give all ranks one seed"
             )
-        return StreamSource(dataset, options.batch_size or 1, options.drop_last, rank, world_size)
+        return StreamSource(
+            dataset, options.batch_size or 1, options.drop_last, rank, world_size, options.timeout
+        )
     check_map_options(options)
     if options.batch_sampler is not None:
         if callable(getattr(options.batch_sampler, "batches", None)):

@@ -21,6 +21,7 @@ from feedline.loader.batch import Outcome, Task
 from feedline.loader.execution.protocol import EXIT_PATIENCE, Session
 from feedline.loader.failures import as_batch_error, attach_note, is_ctrl_c
 from feedline.loader.ordering import Window
+from feedline.loader.pulling import Puller
 from feedline.loader.walk import Rewalk
 
 __all__ = ["DeferredPlan", "StreamPlan", "StreamSession", "StreamSource"]
@@ -35,15 +36,25 @@ class StreamSource:
         dataset: the stream.
         batch_size: items per batch.
         rank, world_size: without a `shard` of its own, rank `r` takes every `world_size`-th item from `r` on.
+        timeout: seconds that the stream may take for one item, or `None`.
     """
 
     entropy: int | None = None
 
-    def __init__(self, dataset: Any, batch_size: int, drop_last: bool, rank: int, world_size: int) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int,
+        drop_last: bool,
+        rank: int,
+        world_size: int,
+        timeout: float | None = None,
+    ) -> None:
         self._dataset = dataset
         self._batch_size = batch_size
         self._drop_last = drop_last
         self._rank = rank
+        self._timeout = timeout
         self.stride = world_size
         self._shards_itself = world_size > 1 and callable(getattr(dataset, "shard", None))
         self._stream = dataset.shard(rank, world_size) if self._shards_itself else dataset
@@ -71,6 +82,7 @@ class StreamSource:
             step=step,
             index=(at * self.stride if self._shards_itself else at) + self._rank,
             stride=self.stride,
+            timeout=self._timeout,
         )
 
     def _open(self, epoch: int, stream: Mapping[str, Any] | None) -> tuple[Iterator[Any], int]:
@@ -223,10 +235,12 @@ class StreamPlan:
         step: int,
         index: int,
         stride: int,
+        timeout: float | None = None,
     ) -> None:
         self.first = first
         self.epoch = epoch
         self._reading: Reading | None = reading
+        self._puller = None if timeout is None else Puller(timeout)
         self._size = batch_size
         self._drop_last = drop_last
         #: Where in the stream the next item of this rank lies.
@@ -301,7 +315,9 @@ class StreamPlan:
         self._error = report
 
     def _read_batch(self) -> Task | None:
-        if self._reading is not None:
+        if self._reading is not None and self._puller is not None:
+            self._pull(self._reading.walk, self._puller)
+        elif self._reading is not None:
             self._fill(self._reading)
         items = self._items
         if items and (len(items) == self._size or self._error is not None or not self._drop_last):
@@ -331,6 +347,19 @@ class StreamPlan:
             self._fail(error, f"the stream failed at item {walk.drawn}")
         if self._error is not None or len(self._items) < self._size:
             self._reading = None
+
+    def _pull(self, walk: Rewalk, puller: Puller) -> None:
+        """Take items until a batch is full, each within the time limit; behind one that does not come, there is no more."""
+        if len(self._items) < self._size:
+            pull = puller.pull(walk, self._place, self._step, self._size)
+            # After a Ctrl-C from here on the same is done again.
+            if pull.error is not None:
+                self._fail(pull.error, f"the stream failed at item {pull.at}")
+            self._items = pull.items[:]
+        if self._error is not None or len(self._items) < self._size:
+            self._reading = None
+            puller.close()
+        puller.forget()
 
     def items_before(self, number: int) -> int:
         """Return this rank's items in the batches before `number`."""
