@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import os
@@ -297,6 +298,13 @@ def test_a_full_disk_is_an_error_that_leaves_the_old_file_alone(when, tmp_path):
             writer.append([1.0])
         except ValueError as error:
             print(error)
+        for attempt in range(2):
+            try:
+                writer.close()
+            except OSError as error:
+                print("close:", error.errno, error.filename)
+        writer.abort()
+        writer.close()
         """,
         str(path),
         when,
@@ -304,8 +312,39 @@ def test_a_full_disk_is_an_error_that_leaves_the_old_file_alone(when, tmp_path):
     assert done.stderr == ""
     assert f"{errno.EFBIG} {path} rows could not be written (File too large)" in done.stdout
     assert "['a.ndf']" in done.stdout
-    assert "is closed" in done.stdout
+    assert "is broken: " in done.stdout
+    assert done.stdout.count(f"close: {errno.EFBIG} {path}\n") == 2
     assert path.read_bytes() == b"old"
+
+
+def failing_writes(monkeypatch, error):
+    real = os.write
+
+    def write(fd, data):
+        if len(data) > 1_000:
+            raise error
+        return real(fd, data)
+
+    monkeypatch.setattr(os, "write", write)
+
+
+def test_a_with_block_that_swallows_the_error_of_an_append_fails_all_the_same(tmp_path, monkeypatch):
+    failing_writes(monkeypatch, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    with pytest.raises(OSError, match="No space left"), NdfWriter(tmp_path / "a.ndf", 1) as writer:
+        with contextlib.suppress(OSError):
+            writer.append(np.zeros(200_000))
+        assert repr(writer).endswith("; broken)")
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_append_that_was_interrupted_leaves_no_file_of_which_nobody_knows_the_rows(tmp_path, monkeypatch):
+    failing_writes(monkeypatch, KeyboardInterrupt())
+    writer = NdfWriter(tmp_path / "a.ndf", 1)
+    with pytest.raises(KeyboardInterrupt):
+        writer.append(np.zeros(200_000))
+    with pytest.raises(ValueError, match="KeyboardInterrupt while rows were written; nothing is left"):
+        writer.close()
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_write_that_takes_only_a_part_is_continued(tmp_path, monkeypatch):

@@ -83,6 +83,8 @@ class NdfWriter:
         # Also when the writer is dropped, or the interpreter ends.
         self._discard = weakref.finalize(self, _discard, self._handle, self._temporary, self._pid)
         self._stage: _Values | None = None
+        #: The error that broke it; from then on nothing of it is left, and nothing can be added.
+        self._failure: OSError | ValueError | None = None
         self._staged = 0
         # The header's place; its bytes come last, so that what is there until then is no .ndf file.
         with self._or_nothing():
@@ -100,8 +102,8 @@ class NdfWriter:
         Raises:
             TypeError: complex numbers, texts, objects and other types.
             OptionError: another width, or unequal numbers of rows; nothing of the block is written.
-            OSError: the disk is full, or the like; the writer is closed and leaves nothing.
-            ValueError: the writer is closed, or was made before a fork.
+            OSError: the disk is full, or the like; the writer leaves nothing, and `close()` fails as well.
+            ValueError: the writer is closed or broken, or was made before a fork.
         """
         self._check_open()
         features = as_rows("x", x, self.d)
@@ -118,11 +120,14 @@ class NdfWriter:
         self.n += len(features)
 
     def close(self) -> None:
-        """Finish the file, and put it in its place; does nothing the second time.
+        """Finish the file, and put it in its place; does nothing the second time, or after `abort()`.
 
         Raises:
-            OSError: the disk is full, or the like; the old file, if any, is left as it was.
+            OSError: the disk is full, or the like, or was when rows were appended, even if nobody took note of that
+                error; the old file, if any, is left as it was.
         """
+        if self._failure is not None:
+            raise _again(self._failure)
         if not self._discard.alive:
             return
         self._check_open()
@@ -141,6 +146,7 @@ class NdfWriter:
 
     def abort(self) -> None:
         """Give up: remove what was written, and leave the old file, if any, as it was."""
+        self._failure = None
         finalizer = self._discard.detach()
         self._stage = None
         if finalizer is not None:
@@ -164,10 +170,14 @@ class NdfWriter:
         )
 
     def __repr__(self) -> str:
-        state = f"{self.n} rows" if self._discard.alive else "closed"
+        state = (
+            "broken" if self._failure is not None else f"{self.n} rows" if self._discard.alive else "closed"
+        )
         return f"NdfWriter({self.path!r}, d={self.d}, l={self.l}; {state})"
 
     def _check_open(self) -> None:
+        if self._failure is not None:
+            raise ValueError(f"this NdfWriter of {self.path!r} is broken: {self._failure}")
         if not self._discard.alive:
             raise ValueError(f"this NdfWriter of {self.path!r} is closed")
         if os.getpid() != self._pid:
@@ -205,7 +215,15 @@ class NdfWriter:
             yield
         except OSError as error:
             self.abort()
-            raise _write_error(error, self.path) from error
+            self._failure = _write_error(error, self.path)
+            raise _again(self._failure) from error
+        except BaseException as error:
+            # Ctrl-C, or no memory, between two writes: how many rows are in the file by now, nobody knows.
+            self.abort()
+            self._failure = ValueError(
+                f"{type(error).__name__} while rows were written; nothing is left of them"
+            )
+            raise
 
 
 def _check_width(name: str, width: Any) -> int:
@@ -237,6 +255,13 @@ def _write_error(error: OSError, path: str) -> OSError:
     # OSError itself picks the subclass that fits the number (PermissionError, ...).
     reason = error.strerror or str(error)
     return OSError(error.errno, f"rows could not be written ({reason}); nothing is left of them", path)
+
+
+def _again(error: OSError | ValueError) -> Exception:
+    # A new object: one that is raised twice would gather tracebacks.
+    if isinstance(error, OSError):
+        return OSError(error.errno, error.strerror, error.filename)
+    return ValueError(*error.args)
 
 
 def _discard(handle: list[int], temporary: str, pid: int) -> None:
