@@ -487,3 +487,16 @@ def test_a_mapped_file_that_was_cut_is_an_error_between_batches(tmp_path):
     )
     assert done.returncode != -signal.SIGBUS
     assert (done.stdout, done.stderr) == ("truncated_rows\n" * 2, "")
+
+
+@pytest.mark.parametrize("dtype", ["nonsense", "f4, f8,", "int32", "", "float16"])
+def test_a_text_that_is_no_dtype_of_rows_is_an_error_that_says_what_it_may_be(dtype, path):
+    with pytest.raises(OptionError, match="dtype must be 'float64' or 'float32', not ") as caught:
+        NdfDataset(path, dtype=dtype)
+    assert repr(dtype) in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [None, 3, object()], ids=["None", "an int", "an object"])
+def test_what_names_no_dtype_at_all_is_of_a_wrong_type(dtype, path):
+    with pytest.raises(TypeError, match="dtype must be 'float64' or 'float32', not "):
+        NdfDataset(path, dtype=dtype)

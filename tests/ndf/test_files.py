@@ -134,3 +134,14 @@ def test_rows_beyond_four_gibibytes_are_read(tmp_path, mmap):
     batches = list(DataLoader(Subset(dataset, known), batch_size=3))
     assert np.concatenate([rows for rows, _ in batches])[:, 0].tolist() == [place + 0.5 for place in known]
     os.unlink(path)
+
+
+@pytest.mark.parametrize("n", [0, 7])
+def test_rows_wider_than_any_file_are_told_as_such(n, tmp_path):
+    path = tmp_path / "a.ndf"
+    path.write_bytes(struct.pack("<4sQQQ", b"NDF1", n, 2**61, 3))
+    with pytest.raises(
+        NdfError, match=rf"rows that no file can hold, .*d={2**61}, l=3 make .* a row .n={n}."
+    ) as caught:
+        NdfDataset(path)
+    assert caught.value.kind == "truncated_rows"

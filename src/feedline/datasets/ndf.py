@@ -173,13 +173,18 @@ def check_row_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """Return `dtype` as a NumPy dtype if rows can be had in it.
 
     Raises:
-        TypeError: it is `None`, or no dtype.
-        OptionError: it is neither float64 nor float32.
+        TypeError: it is `None`, or nothing that names a dtype.
+        OptionError: it is a text that names none, or neither float64 nor float32.
     """
     # np.dtype(None) is float64, and a slip here.
     if dtype is None:
         raise TypeError("dtype must be 'float64' or 'float32', not None")
-    found = np.dtype(dtype)
+    try:
+        found = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError) as error:
+        # NumPy's own words name neither the argument nor what it may be.
+        kind = OptionError if isinstance(dtype, str) else TypeError
+        raise kind(f"dtype must be 'float64' or 'float32', not {dtype!r}") from error
     if found not in (np.dtype("=f8"), np.dtype("=f4")):
         raise OptionError(f"dtype must be 'float64' or 'float32', not {dtype!r}")
     return found

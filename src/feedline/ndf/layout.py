@@ -92,7 +92,14 @@ def unpack_header(head: bytes, path: str, file_bytes: int | None = None) -> NdfH
             kind="zero_width",
             path=path,
         )
-    if max(header.row_bytes, header.file_bytes) > _MAX_FILE_BYTES:
+    if header.row_bytes > _MAX_FILE_BYTES:
+        raise NdfError(
+            f"{path!r} promises rows that no file can hold, not even one of them: d={d}, l={labels} make "
+            f"{header.row_bytes} bytes a row (n={n})",
+            kind="truncated_rows",
+            path=path,
+        )
+    if header.file_bytes > _MAX_FILE_BYTES:
         found = "" if file_bytes is None else f", the file has {file_bytes}"
         raise NdfError(
             f"{path!r} promises more than any file has: n={n}, d={d}, l={labels} make {header.file_bytes} bytes{found}",
