@@ -156,6 +156,21 @@ def test_a_stream_that_can_shard_itself_does_and_keeps_indices_apart() -> None:
     assert len(list(DataLoader(Sharding(4), 2))) == 2  # alone it is read as it is
 
 
+def test_a_state_of_a_stream_that_shards_itself_is_for_as_many_ranks() -> None:
+    class Sharding(CountingStream):
+        def shard(self, index, count):
+            return list(range(index, 12, count))
+
+    loader = DataLoader(Sharding(12), 2, rank=0, world_size=2)
+    next(iter(loader))
+    state = loader.state_dict()
+    other = DataLoader(Sharding(12), 2, rank=1, world_size=2)
+    other.load_state_dict(state)
+    assert [batch.tolist() for batch in other] == [[5, 7], [9, 11]]
+    with pytest.raises(StateError, match="shards: the state has 2, the loader has 3"):
+        DataLoader(Sharding(12), 2, rank=1, world_size=3).load_state_dict(state)
+
+
 def test_drop_last_and_lengths() -> None:
     assert len(DataLoader(SeekableStream(10), 4)) == 3
     assert len(DataLoader(SeekableStream(10), 4, drop_last=True)) == 2
