@@ -58,6 +58,16 @@ def test_a_folder_of_classes_has_a_row_for_each_image_and_a_column_for_each_epoc
     assert len(set(first)) > 2
 
 
+def test_images_beside_class_folders_are_shown_with_those_of_the_classes(cli, folder, tmp_path) -> None:
+    save(folder / "z" / "deeper" / "1.png", (255, 255, 0))
+    save(folder / "ant" / "2.png", (0, 255, 255))
+    (folder / "without images").mkdir()
+    sheet = tmp_path / "sheet.png"
+    result = cli("preview", folder, "-o", sheet, "--plain", "--grid", "1x5", "--cell", 32)
+    assert result.out == f"{sheet}: 5 of 5 images, seed 0\n"
+    assert cells(sheet, 32, 1, 5, heading=False) == [[RED, GREEN, BLUE, (0, 255, 255), (255, 255, 0)]]
+
+
 def test_the_seed_decides_what_is_drawn(cli, folder, tmp_path) -> None:
     def drawn(name, seed):
         cli("preview", folder, "-o", tmp_path / name, "--seed", seed, "--grid", "3x4", "--cell", 32)

@@ -220,10 +220,16 @@ class _Files(Sequence[Path]):
 
 
 def _folder(path: Path) -> Any:
+    """Return the images of a folder: those in it, then those of the folders in it."""
     here = sorted(
         file for file in path.iterdir() if file.suffix.lower() in IMAGE_EXTENSIONS and file.is_file()
     )
-    return _Files(here) if here else ImageFolderDataset(path, allow_empty=True)
+    if not here:
+        return ImageFolderDataset(path, allow_empty=True)
+    if not any(entry.is_dir() for entry in path.iterdir()):
+        return _Files(here)
+    classes = ImageFolderDataset(path, allow_empty=True)
+    return _Files([*here, *(Path(classes.path(index)) for index in range(len(classes)))])
 
 
 def _named(target: str) -> Any:
