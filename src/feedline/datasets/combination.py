@@ -2,7 +2,7 @@
 
 Note [forwarding]
     A combination has the optional methods of the dataset contract only where its parts have them: `__getitems__`,
-    `take` and `take_into` if all parts do (for `take` with rows of the same form), `prefetch` if any does. Elsewhere
+    `take` and `take_into` if all parts do (for `take` with rows of the same form), `prefetch` and `location` if any does. Elsewhere
     the attribute is `None`, which a loader takes as "not there".
 
 Note [async parts]
@@ -99,6 +99,13 @@ class Combination(Named):
         return None
 
     @property
+    def location(self) -> Callable[[int], str | None] | None:
+        """`location(index)`: where item `index` lies, as its part tells; `None` from a part that can't."""
+        if any(callable(getattr(part, "location", None)) for part in self.parts):
+            return self._location
+        return None
+
+    @property
     def prefetch(self) -> Callable[[Sequence[int] | Int64Array], None] | None:
         """`prefetch(indices)`: the hint, passed on to the parts that take one."""
         if any(callable(getattr(part, "prefetch", None)) for part in self.parts):
@@ -158,6 +165,11 @@ class Combination(Named):
         split = self._split(indices)
         groups = [list(self.parts[part].__getitems__(_plain(inner))) for part, inner, _ in split]
         return _joined(split, groups)
+
+    def _location(self, index: int) -> str | None:
+        part, inner = self.locate(index)
+        tell = getattr(self.parts[part], "location", None)
+        return tell(inner) if callable(tell) else None
 
     def _prefetch(self, indices: Sequence[int] | Int64Array) -> None:
         for part, inner, _ in self._split(indices):

@@ -113,6 +113,10 @@ class FileDataset(Named, AsyncDataset):
         """Return the number of items."""
         return len(self._locations)
 
+    def location(self, index: Any) -> str:
+        """Return the path of item `index` as text; nothing is read. Raises what `__getitem__` does for a bad one."""
+        return self._locations.show(self._locations.locate(index)[1])
+
     async def __getitem__(self, index: Any) -> bytes:
         """Return the bytes of item `index`; negative indices count from the end.
 

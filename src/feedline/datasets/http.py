@@ -120,6 +120,10 @@ class HttpDataset(Named, AsyncDataset):
         """Return the number of items."""
         return len(self._locations)
 
+    def location(self, index: Any) -> str:
+        """Return the URL of item `index`, without query, user or password; nothing is fetched."""
+        return self._locations.show(self._locations.locate(index)[1])
+
     async def __getitem__(self, index: Any) -> bytes:
         """Return the bytes of item `index`; negative indices count from the end.
 

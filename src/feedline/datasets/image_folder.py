@@ -103,6 +103,10 @@ class ImageFolderDataset(Named):
         start = int(self._ends[place - 1]) if place else 0
         return os.path.join(self.root, os.fsdecode(self._names[start : self._ends[place]].tobytes()))
 
+    def location(self, index: int) -> str:
+        """Return the same, for the record of a failure."""
+        return self.path(index)
+
     def __getitem__(self, index: int) -> tuple[bytes, int]:
         """Return (bytes of the file, label); negative indices count from the end."""
         place = check_index(index, len(self), "ImageFolderDataset")

@@ -144,6 +144,10 @@ class ObjectStoreDataset(Named, AsyncDataset):
         """Return the number of items."""
         return len(self._locations)
 
+    def location(self, index: Any) -> str:
+        """Return the key of item `index` as errors show it; nothing is fetched."""
+        return self._locations.show(self._locations.locate(index)[1])
+
     async def __getitem__(self, index: Any) -> bytes:
         """Return the bytes of item `index`; negative indices count from the end.
 

@@ -8,6 +8,7 @@ Map-style (`Dataset`): any object with these; no base class is needed.
 | `__len__()` | yes | at every start of an epoch, to size it |
 | `__getitems__(indices)` | no | once per batch instead, when items are not fetched in parallel; returns as many items, in order; `None` turns it off |
 | `prefetch(indices)` | no | as soon as the loader knows that these will be asked for; a hint that returns at once |
+| `location(index)` | no | for an item that failed, where the error does not tell: its path, URL or key, without secrets, as a `str` |
 | `take(indices, allocate)` | no | once per batch instead of all of the above, when there is no transform and the default collation |
 
 `take(indices, allocate)` is the fast path of datasets that lie in arrays: `indices` is an int64 array of shape `(b,)`,
@@ -23,6 +24,7 @@ Asynchronous (`AsyncDataset`): subclass it.
 | `async __getitem__(index)` | yes | once per item; up to `item_concurrency` of a batch and `num_workers` batches at once |
 | `__len__()` | yes | called, not awaited |
 | `async __getitems__(indices)` | no | once per batch instead, when `item_concurrency == 1` |
+| `location(index)` | no | called, not awaited, as above |
 | `async aclose()` | no | once per event loop, when that loop ends; at most 5 s |
 
 Streams (`IterableDataset`): any iterable without `__getitem__`, or a subclass.

@@ -40,7 +40,7 @@ class Failure:
 
     Attributes:
         index: its index in the dataset (its text, where it is neither int nor str).
-        location: its path, URL or key where the error knows it, without secrets; else `None`.
+        location: its path, URL or key where the error or the dataset knows it, without secrets; else `None`.
         epoch: the epoch it failed in.
         batch: the number of its batch in that epoch.
         error: `Type: message`.
@@ -55,9 +55,9 @@ class Failure:
     error_type: str
 
     @classmethod
-    def of(cls, error: BaseException, index: Any, epoch: int, batch: int) -> Failure:
-        """Record `error` of the item `index`."""
-        location = _location_of(error)
+    def of(cls, error: BaseException, index: Any, epoch: int, batch: int, dataset: Any = None) -> Failure:
+        """Record `error` of the item `index`; `dataset` is asked where it lies, if the error does not tell."""
+        location = _location_of(error) or _location_in(dataset, index)
         return cls(
             index=recorded_index(index),
             location=location,
@@ -129,6 +129,15 @@ def _location_of(error: BaseException) -> str | None:
     except Exception:  # a property of somebody else's class
         return None
     return location if isinstance(location, str) else None
+
+
+def _location_in(dataset: Any, index: Any) -> str | None:
+    try:
+        tell = getattr(dataset, "location", None)
+        location = tell(index) if callable(tell) else None
+    except Exception:  # the item's own error is what matters, and it may well be why its place can't be told
+        return None
+    return location if isinstance(location, str) and location else None
 
 
 def message_of(error: BaseException) -> str:

@@ -188,7 +188,7 @@ class ItemLoader:
             f"item {index!r} (row {position} of batch {task.number}, epoch {task.epoch}) failed "
             f"{self._where(place)}, {worker}",
         )
-        return report, Failure.of(report, index, task.epoch, task.number)
+        return report, Failure.of(report, index, task.epoch, task.number, self.dataset)
 
     def _where(self, place: int | None) -> str:
         if place is None:
@@ -283,7 +283,7 @@ class _Batch:
             rows = loader.lanes().map(self._on_lanes(indices), count, loader.item_concurrency)
             # Of all lanes together, while the batch took as long as one of them.
             self.transform_seconds /= min(loader.item_concurrency, count)
-        elif loader.timeout is None and not loader.reseed_globals:
+        elif not (loader.reseed_globals or self._is_limited(fetched)):
             return self._quick_rows(indices, fetched)
         else:
             rows = []
@@ -294,6 +294,10 @@ class _Batch:
         kept = [row for row in rows if row[1] is not _SKIPPED]
         skipped = [position for position, row in enumerate(rows) if row[1] is _SKIPPED]
         return Rows([item for _, item in kept], [index for index, _ in kept], skipped, self.transform_seconds)
+
+    def _is_limited(self, fetched: Callable[[int], Any] | None) -> bool:
+        """Tell whether an item may take too long here: one that is there needs no more time without a transform."""
+        return self.loader.timeout is not None and (fetched is None or self.loader.transform is not None)
 
     def _on_lanes(self, indices: Sequence[Any]) -> Callable[[int], tuple[Any, Any]]:
         """Return what loads the item at a position on any thread, its processor time added to the task."""
