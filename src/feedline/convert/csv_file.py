@@ -139,10 +139,13 @@ class CsvSource:
 
     def _check_exact(self, values: Array, numbered: list[tuple[int, str]], chosen: list[int]) -> None:
         """Raise an error for the first int that was rounded; below 2**53 none is, so only large values are looked at."""
+        seen, fields = -1, [""]
         for row, place in np.argwhere(np.abs(values) >= _EXACT).tolist():
             number, line = numbered[row]
             column = chosen[place]
-            field = self._fields(line, number)[column]
+            if row != seen:
+                seen, fields = row, self._fields(line, number)
+            field = fields[column]
             if not _is_exact(field, float(values[row, place])):
                 raise OptionError(
                     f"{self._where(number, column)} is {_shown(field)}, which float64 can't hold exactly (ints are exact "
