@@ -120,7 +120,7 @@ def test_nan_pads_floats(pad_value):
 
 
 def test_not_a_time_pads_dates():
-    values, _ = padded_collate(np.datetime64("NaT"))([np.zeros(1, "M8[s]"), np.zeros(2, "M8[s]")])
+    values, _ = padded_collate(np.datetime64("NaT", "s"))([np.zeros(1, "M8[s]"), np.zeros(2, "M8[s]")])
     assert np.isnat(values[0, 1])
 
 

@@ -238,7 +238,7 @@ def test_every_difference_has_a_line_of_its_own() -> None:
     [
         (lambda s: None, "a state is a dict"),
         (lambda s: [], "a state is a dict"),
-        (lambda s: {}, "no state of a feedline loader: it has no version, only nothing"),
+        (lambda s: {}, "no state of a feedline loader: it is empty"),
         (lambda s: {"weights": 1}, "only 'weights'"),
         (lambda s: {**s, "version": 2}, "of version 2, this feedline reads up to 1: update feedline"),
         (lambda s: {**s, "version": "1"}, "version is '1'"),
