@@ -78,7 +78,9 @@ take_turns() {
 install() {
     local level=$1 log
     log=$(mktemp "${TMPDIR:-/tmp}/feedline-install.XXXXXX")
-    if [ "$(which_python "$python")" != "$(which_python "$interpreter")" ]; then
+    # A run that was cut off may have left a folder without pip.
+    if [ "$(which_python "$python")" != "$(which_python "$interpreter")" ] ||
+        ! "$python" -m pip --version >/dev/null 2>&1; then
         say "making $venv with $("$interpreter" --version)"
         "$interpreter" -m venv --clear "$venv" >"$log" 2>&1 || { cat "$log" >&2; die "could not make $venv"; }
     fi
