@@ -66,7 +66,8 @@ class DataLoader:
             are of use, while it runs, and changes nothing else.
         worker_type: `"thread"`, `"process"` for items that hold the GIL (needs the extra `process`), or `"ray"`: actors of
             a Ray cluster (needs the extra `ray`).
-        item_concurrency: items of one batch that are loaded at once.
+        item_concurrency: items of one batch that are loaded at once; of a stream, whose items are read in order by one
+            reader, it changes nothing.
         prefetch_depth: batches that may wait, beyond those in progress.
         prefetch_bytes: and how many bytes they may have, all together.
         in_order: deliver in epoch order; `False` delivers as batches are ready, and resumes exactly all the same.
