@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import threading
 import traceback
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from feedline import (
+    CollateError,
     DataLoader,
     DistributedSampler,
     RandomSampler,
@@ -116,11 +118,8 @@ def test_a_note_names_item_batch_epoch_place_and_worker(workers) -> None:
         next(iterator)
     (note,) = caught.value.__notes__
     who = r"worker thread \d" if workers else "the calling thread"
-    assert pytest.raises  # the note is compared below
-    import re
-
     assert re.fullmatch(
-        rf"feedline: item 5 \(row 2 of batch 1, epoch 1\) failed when it was fetched, {who}", note
+        rf"feedline: item 5 \(row 2 of batch 1, epoch 1\) failed when it was fetched, in {who}", note
     )
     loader.close()
 
@@ -137,9 +136,7 @@ def test_a_note_names_the_step_of_a_chain() -> None:
     iterator = iter(DataLoader(Squares(4), 2, transform=Compose([same, Compose([same, third])])))
     with pytest.raises(ValueError, match="0") as caught:
         next(iterator)
-    note = (
-        "failed in step 2 of the transform, test_a_note_names_the_step_of_a_chain.<locals>.third, the calling"
-    )
+    note = "failed in step 2 of the transform, test_a_note_names_the_step_of_a_chain.<locals>.third, in the"
     assert note in caught.value.__notes__[0]
 
 
@@ -597,6 +594,22 @@ def test_errors_of_collation_name_the_items() -> None:
     with pytest.raises(OSError, match="no") as caught:
         next(iter(DataLoader(Squares(20), 10, collate_fn=own)))
     assert caught.value.__notes__[0].endswith("items 0, 1, 2, 3, 4, 5, 6, 7, ...")
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_the_error_of_an_empty_batch_says_that_it_has_no_items_and_what_to_do(workers) -> None:
+    with DataLoader(Squares(4), batch_sampler=[[0, 1], []], num_workers=workers) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        with pytest.raises(CollateError, match="a batch of zero items") as caught:
+            next(iterator)
+    who = r"worker thread \d" if workers else "the calling thread"
+    note = caught.value.__notes__[0]
+    assert re.fullmatch(
+        rf"feedline: batch 1 of epoch 0 failed in collation, in {who}; it has no items: leave empty batches out of the "
+        rf"sampler, or .*collate_fn.*",
+        note,
+    )
 
 
 def test_notes_do_not_pile_up_on_an_exception_that_is_raised_again() -> None:

@@ -247,7 +247,7 @@ class BatchLoader:
             if run.is_ctrl_c(error):
                 raise
             outcome.error = as_batch_error(error, None)
-            attach_note(outcome.error, f"batch {task.number} of epoch {task.epoch}, {run.worker}")
+            attach_note(outcome.error, f"batch {task.number} of epoch {task.epoch}, in {run.worker}")
         if failures:
             failures.sort(key=itemgetter(0))
             outcome.failures = tuple(failure for _, failure, _ in failures)
@@ -321,7 +321,7 @@ def _collation_error(error: BaseException, task: Task, indices: Any, worker: str
     report = as_batch_error(error, None)
     attach_note(
         report,
-        f"batch {task.number} of epoch {task.epoch} failed in collation, {worker}; "
+        f"batch {task.number} of epoch {task.epoch} failed in collation, in {worker}; "
         f"{_named_items(report, indices)}",
     )
     return report
@@ -335,6 +335,8 @@ def _named_items(error: BaseException, indices: Sequence[Any]) -> str:
     positions = getattr(error, "positions", ())
     if isinstance(positions, tuple) and positions and max(positions) < len(indices):
         return ", ".join(f"row {position} is item {indices[position]!r}" for position in positions[:8])
+    if not len(indices):
+        return "it has no items: leave empty batches out of the sampler, or take a collate_fn that makes something of them"
     shown = ", ".join(repr(index) for index in list(indices)[:8])
     return f"items {shown}{', ...' if len(indices) > 8 else ''}"
 

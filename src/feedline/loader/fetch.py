@@ -186,7 +186,7 @@ class ItemLoader:
         attach_note(
             report,
             f"item {index!r} (row {position} of batch {task.number}, epoch {task.epoch}) failed "
-            f"{self._where(place)}, {worker}",
+            f"{self._where(place)}, in {worker}",
         )
         return report, Failure.of(report, index, task.epoch, task.number, self.dataset)
 
@@ -271,7 +271,7 @@ class _Batch:
         attach_note(
             report,
             f"items {_some(indices)} of batch {self.task.number}, epoch {self.task.epoch}, failed "
-            f"when they were fetched together by __getitems__, {self.run.worker}",
+            f"when they were fetched together by __getitems__, in {self.run.worker}",
         )
         return ItemFailed(report)
 
