@@ -98,13 +98,13 @@ def test_named_tuples_keep_their_type():
     assert isinstance(batch.image, ImageBatch)
 
 
-def test_different_sizes_are_an_error_naming_index_place_and_shapes():
+def test_different_sizes_are_an_error_naming_index_row_and_shapes():
     items = [*images(2), noise((5, 8, 3))]
     with pytest.raises(CollateError) as caught:
         ImageCollator()(items, None, [40, 41, 17])
     message = str(caught.value)
-    assert "index 17" in message
-    assert "place 2" in message
+    assert "item 17 (row 2 of the batch) is an array" in message
+    assert "item 40 (row 0 of the batch) is an array" in message
     assert "(5, 8, 3)" in message
     assert "(5, 7, 3)" in message
     assert "pad=True" in message
@@ -143,8 +143,8 @@ def test_padded_rows_are_zero_in_memory_that_was_used_before():
 
 
 @pytest.mark.parametrize("bad", [None, np.zeros((5, 7)), np.zeros((5, 7, 3)), b"\xff\xd8", [[1]]])
-def test_what_is_no_image_is_refused_with_its_place(bad):
-    with pytest.raises(CollateError, match="place 1 of the batch, is no image") as caught:
+def test_what_is_no_image_is_refused_with_its_row(bad):
+    with pytest.raises(CollateError, match=r"^row 1 of the batch is no image") as caught:
         ImageCollator()([noise((5, 7, 3)), bad])
     assert caught.value.positions == (1,)
 
@@ -156,9 +156,9 @@ def test_empty_images_and_too_many_channels_are_refused(bad):
 
 
 def test_items_of_different_structure_are_refused():
-    with pytest.raises(CollateError, match="place 1 of the batch, is a tuple of 3"):
+    with pytest.raises(CollateError, match="row 1 of the batch is a tuple of 3"):
         ImageCollator()([(noise((2, 2, 3)), 1), (noise((2, 2, 3)), 1, 2)])
-    with pytest.raises(CollateError, match="place 1 of the batch, is an array"):
+    with pytest.raises(CollateError, match="row 1 of the batch is an array"):
         ImageCollator()([(noise((2, 2, 3)), 1), noise((2, 2, 3))])
     with pytest.raises(CollateError, match="a tuple of 0"):
         ImageCollator()([()])

@@ -97,8 +97,8 @@ class ImageCollator:
 
     Raises:
         OptionError: an unknown layout, or a `layout_in` that contradicts the pipeline.
-        CollateError: no image; or dtypes, numbers of channels or (without `pad`) sizes differ. It names index, place in
-            the batch and both shapes.
+        CollateError: no image; or dtypes, numbers of channels or (without `pad`) sizes differ. It names index, row of the
+            batch and both shapes.
 
     Determinism: depends on the items alone.
 
@@ -231,8 +231,8 @@ class ImageCollator:
 
 
 def _name(place: int, indices: Sequence[Any] | None) -> str:
-    index = "" if indices is None else f"the item with index {indices[place]!r}, "
-    return f"{index}place {place} of the batch,"
+    row = f"row {place} of the batch"
+    return row if indices is None else f"item {indices[place]!r} ({row})"
 
 
 def _brief(value: Any) -> str:
@@ -240,7 +240,7 @@ def _brief(value: Any) -> str:
         return f"an array of shape {value.shape} and dtype {value.dtype}"
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
-    return f"a {type(value).__name__}"
+    return f"a value of type {type(value).__name__}"
 
 
 @cache
