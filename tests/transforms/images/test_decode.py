@@ -99,6 +99,13 @@ def test_what_is_no_encoded_image_is_a_type_error(item):
         Decode()(item)
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 3), (2, 3), (5, 2, 3, 3)])
+def test_an_array_of_pixels_is_a_type_error_that_says_what_it_is_and_what_to_do(shape):
+    with pytest.raises(TypeError, match=r"takes an encoded image .* but got an array of shape") as caught:
+        Decode()(np.zeros(shape, np.uint8))
+    assert f"{shape} and dtype uint8: that is decoded already, so leave Decode out" in str(caught.value)
+
+
 def test_errors_name_the_file():
     with pytest.raises(ImageError, match=r"truncated_60pct\.jpg: the JPEG"):
         Decode()(FILES / "truncated_60pct.jpg")

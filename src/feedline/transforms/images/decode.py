@@ -58,9 +58,12 @@ def read_source(source: Any) -> memoryview:
             f"Decode takes an encoded image (bytes, a path, a binary file), or a tuple that begins with one, "
             f"not {type(source).__name__}"
         ) from None
-    if view.ndim == 3:
+    if view.ndim > 1:
+        # Encoded bytes have one axis; with more of them these are pixels, gray ones where there are two.
+        dtype = getattr(source, "dtype", view.format)
         raise TypeError(
-            "Decode takes an encoded image, but got an array with three axes: it is decoded already"
+            f"Decode takes an encoded image (bytes, a path, a binary file), but got an array of shape {view.shape} "
+            f"and dtype {dtype}: that is decoded already, so leave Decode out"
         )
     return view.cast("B")
 
