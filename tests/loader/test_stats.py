@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feedline import ArrayDataset, AsyncDataset, DataLoader, IterableDataset
+from feedline import (
+    ArrayDataset,
+    AsyncDataset,
+    ConcatDataset,
+    DataLoader,
+    IterableDataset,
+    NdfDataset,
+    save_ndf,
+)
 from feedline.loader import iterator, plain
 from feedline.loader import stats as stats_module
 from feedline.loader.stats import Clock, LoaderStats, Tally, nbytes_of
@@ -163,6 +171,20 @@ def test_the_short_cut_tells_the_same(time: Time) -> None:
         time.pass_(5.0)
     found = loader.stats()
     assert (found.fetch_seconds, found.wait_seconds, found.wall_seconds) == (40.0, 40.0, 65.0)
+
+
+def test_a_loader_knows_whether_its_dataset_gives_whole_batches(tmp_path) -> None:
+    save_ndf(tmp_path / "rows.ndf", np.zeros((8, 4), np.float32), np.arange(8, dtype=np.float32)[:, None])
+    rows = NdfDataset(tmp_path / "rows.ndf")
+    for dataset, gives_many in (
+        (rows, True),
+        (ConcatDataset([rows, rows]), True),
+        (ArrayDataset(np.zeros(8)), True),
+        (Rows(8), False),
+        (ConcatDataset([Rows(8), rows]), False),
+    ):
+        assert DataLoader(dataset).stats().gives_many is gives_many
+    rows.close()
 
 
 @pytest.mark.parametrize("dataset", [Rows(4000), ArrayDataset(np.zeros((4000, 4)))], ids=["items", "arrays"])

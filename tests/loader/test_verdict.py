@@ -106,6 +106,14 @@ def test_each_cause_is_named_with_what_to_change(
     assert advice in verdict.advice
 
 
+def test_who_has_whole_batches_already_is_not_advised_to_take_them() -> None:
+    single = judge(stats(**SERIAL, batches=100_000))
+    whole = judge(stats(**SERIAL, batches=100_000, gives_many=True))
+    assert "use a larger batch_size, or a dataset that gives whole batches" in single.advice
+    assert whole.limit == single.limit == "handover"
+    assert whole.advice.endswith("use a larger batch_size.")
+
+
 def test_advice_counts_on_as_many_workers_as_the_step_needs() -> None:
     # The step takes a tenth of the time: eight times as many workers, and not more in one go.
     verdict = judge(stats(**SLOW_FETCH, **ASLEEP, wait_seconds=9.0, step_seconds=1.0))

@@ -130,7 +130,8 @@ class DataLoader:
                 f"stream without a length has: give a count"
             )
         kind = "stream" if is_stream(dataset) else "async" if self._is_async() else "map"
-        self.telling = Telling(options, kind)
+        gives_many = any(callable(getattr(dataset, name, None)) for name in ("take", "__getitems__"))
+        self.telling = Telling(options, kind, gives_many=gives_many)
         self._tally = self.telling.tally
         self._template = self._make_source()
         self._entropy = fresh_seed() if options.seed is None else self._template.entropy

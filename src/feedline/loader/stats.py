@@ -24,7 +24,16 @@ MANY = 64
 
 #: What describes the loader as it is now, and can't be subtracted.
 _PRESENT = frozenset(
-    {"memory_bytes", "num_workers", "worker_type", "source", "item_concurrency", "prefetch_depth", "cores"}
+    {
+        "memory_bytes",
+        "num_workers",
+        "worker_type",
+        "source",
+        "gives_many",
+        "item_concurrency",
+        "prefetch_depth",
+        "cores",
+    }
 )
 
 
@@ -55,6 +64,7 @@ class LoaderStats:
         num_workers: how many workers there are now.
         worker_type: `"thread"`, or whichever kind they are.
         source: `"map"`, `"async"` or `"stream"`: the kind of dataset.
+        gives_many: the dataset gives the items of a batch in one call (`take`, `__getitems__`).
         item_concurrency, prefetch_depth: the loader's options.
         cores: processors that this process may use.
     """
@@ -83,6 +93,7 @@ class LoaderStats:
     num_workers: int = 0
     worker_type: str = "thread"
     source: str = "map"
+    gives_many: bool = False
     item_concurrency: int = 1
     prefetch_depth: int = 2
     cores: int = 1

@@ -24,13 +24,15 @@ class Telling:
     Args:
         options: the loader's.
         source: `"map"`, `"async"` or `"stream"`.
+        gives_many: the dataset gives the items of a batch in one call.
     """
 
-    def __init__(self, options: LoaderOptions, source: str) -> None:
+    def __init__(self, options: LoaderOptions, source: str, *, gives_many: bool) -> None:
         self.tally = Tally()
         self.traces: list[Trace] = []
         self._options = options
         self._source = source
+        self._gives_many = gives_many
         self._cores = cores()
         self._callbacks: list[tuple[StatsCallback, int]] = []
         self.auto: AutoWidth | None = None
@@ -54,6 +56,7 @@ class Telling:
             num_workers=self.width,
             worker_type=options.worker_type,
             source=self._source,
+            gives_many=self._gives_many,
             item_concurrency=options.item_concurrency,
             prefetch_depth=options.prefetch_depth,
             cores=self._cores,

@@ -150,9 +150,12 @@ def _in_the_calling_thread(stats: LoaderStats, stage: str) -> Verdict:
         )
         return Verdict(stage, "waiting", None, advice)
     if stats.loading_seconds / stats.batches < CHEAP_SECONDS:
+        other = (
+            "" if stats.gives_many else ", or a dataset that gives whole batches (ArrayDataset, __getitems__)"
+        )
         advice = (
-            "Everything runs in the calling thread, and a batch costs less than handing it over from a worker: use a "
-            "larger batch_size, or a dataset that gives whole batches (ArrayDataset, __getitems__)."
+            f"Everything runs in the calling thread, and a batch costs less than handing it over from a worker: use a "
+            f"larger batch_size{other}."
         )
         return Verdict(stage, "handover", None, advice)
     advice = (
