@@ -15,6 +15,7 @@ MODULES = sorted(SOURCE.glob("feedline/**/*.py"))
 
 #: A room may import from rooms with a smaller number, and from itself; rooms with equal numbers are siblings.
 LAYERS = {
+    "early_interrupt": 0,
     "errors": 0,
     "keys": 1,
     "ndf": 2,

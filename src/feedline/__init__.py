@@ -3,6 +3,8 @@
 import importlib
 import typing
 
+# First: from here on a Ctrl-C ends the command line without a traceback.
+from feedline import early_interrupt as early_interrupt
 from feedline.collate.default import default_collate
 from feedline.collate.padded import padded_collate
 from feedline.datasets.arrays import ArrayDataset

@@ -19,12 +19,10 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from feedline.cli.wording import describe_error
+from feedline.early_interrupt import INTERRUPTED, restore
 from feedline.errors import MissingExtraError
 
 __all__ = ["INTERRUPTED", "run"]
-
-#: The exit code after Ctrl-C, as shells have it: 128 and the number of the signal.
-INTERRUPTED = 130
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -38,6 +36,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     words, debug = _without_debug(sys.argv[1:] if arguments is None else arguments)
     try:
         invoke = _load_commands()
+        # Until here a Ctrl-C has ended the process.
+        restore()
         code = invoke(words)
         sys.stdout.flush()
     except KeyboardInterrupt:
