@@ -180,7 +180,7 @@ class Gate:
 
 
 #: The worker's name in a note.
-WORKER = re.compile(r", (the calling thread|worker (thread|process) \d+[^;,]*|Ray actor \d+[^;,]*)")
+WORKER = re.compile(r", (?:in )?(the calling thread|worker (thread|process) \d+[^;,]*|Ray actor \d+[^;,]*)")
 
 
 #: Where a function lies, in its repr: somewhere else in each process.

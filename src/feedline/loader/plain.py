@@ -67,7 +67,9 @@ class PlainItems(PlainLane):
         self._outcomes = outcomes
         self._dataset = load.items.dataset
         self._collate = _bound_collate(load)
-        self._blocks = max(1, INDEX_BLOCK // plan.batch_size)
+        self._most_blocks = max(1, INDEX_BLOCK // plan.batch_size)
+        # The first batch waits for no other; from there on twice as many at a time.
+        self._blocks = 1
         self._first = 0
         self._sample_at = -1
         self._indices: list[list[int]] = []
@@ -144,6 +146,7 @@ class PlainItems(PlainLane):
         task = self._plan.task(number, self._blocks)
         if task is None or task.error is not None:
             return False
+        self._blocks = min(2 * self._blocks, self._most_blocks)
         assert isinstance(task.indices, np.ndarray)
         indices, size = task.indices.tolist(), self._plan.batch_size
         self._first = number
@@ -175,7 +178,9 @@ class PlainWhole(PlainLane):
         self._plan = plan
         self._size = plan.batch_size
         self._place = 0
-        self._group = group
+        self._most = group
+        # The first batch waits for no other; from there on twice as many at a time.
+        self._group = 1
         self._first = 0
         self._sample_at = -1
         self._values: list[Any] = []
@@ -234,6 +239,7 @@ class PlainWhole(PlainLane):
                 clock.begin(start, ended)
         assert isinstance(task.indices, np.ndarray)
         self._first, self._values, self._indices = number, values, task.indices
+        self._group = min(2 * self._group, self._most)
         return True
 
 

@@ -147,6 +147,8 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def differences(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:
     """Return one line for each value in which two fingerprints differ."""
+    if saved == present:
+        return []
     missing = object()
     old, new = dict(_leaves(saved, "")), dict(_leaves(present, ""))
 
