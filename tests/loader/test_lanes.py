@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from feedline import WorkerError
-from feedline.loader.lanes import Lanes
+from feedline.loader.lanes import Lanes, charge
 from loading import DEADLINE, Gate
 
 
@@ -131,3 +131,31 @@ def test_many_callers_share_them(lanes) -> None:
     for thread in threads:
         thread.join(DEADLINE)
     assert found == {caller: [[(caller, n) for n in range(9)]] * 20 for caller in range(5)}
+
+
+def test_what_is_charged_to_a_call_counts_against_its_limit_and_no_other(lanes) -> None:
+    charge(1e6)  # outside of any call it is nobody's
+
+    def call(*seconds):
+        for each in seconds:
+            charge(each)
+        return sum(seconds)
+
+    assert lanes.limited(lambda: call(20.0, 30.0), 60.0, "the item") == 50.0
+    with pytest.raises(TimeoutError, match=r"the item took longer than 60 s \(timeout=\)"):
+        lanes.limited(lambda: call(20.0, 50.0), 60.0, "the item")
+    assert lanes.limited(lambda: call(20.0), 60.0, "the item") == 20.0
+    assert lanes.map(call, 3, 2) == [0, 1, 2]
+
+
+def test_a_call_that_hangs_is_given_up_when_what_is_charged_to_it_leaves_nothing(lanes) -> None:
+    gate = threading.Event()
+
+    def hanging():
+        charge(1000.0)
+        gate.wait(DEADLINE)
+
+    with pytest.raises(TimeoutError, match="longer than 1000 s"):
+        lanes.limited(hanging, 1000.0, "the item")
+    assert not gate.is_set()
+    gate.set()

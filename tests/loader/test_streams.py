@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import pickle
 import threading
 
 import numpy as np
 import pytest
 
 from feedline import DataLoader, IterableDataset, OptionError, StateError, WorkerError, shuffle_buffer
-from feedline.loader.pulling import Pull
+from feedline.loader import pulling
+from feedline.loader.lanes import charge
+from feedline.loader.pulling import Pull, Puller, TimedItems
 from feedline.loader.streams import StreamSource
 from feedline.loader.walk import Rewalk
 from loading import DEADLINE, CountingStream, SeekableStream, draw_with_context, results
@@ -384,6 +388,129 @@ def test_an_item_that_comes_but_too_late_ends_the_stream_too() -> None:
     pull = Pull(Rewalk(Hanging(1, gate)), 0, 1, 4, 1e-9)
     pull.run()
     assert (pull.items, type(pull.error), pull.at) == ([], TimeoutError, 0)
+
+
+class Watch:
+    """Stands in for the clock of reading, and goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    "workers", [{}, {"num_workers": 2}, {"num_workers": 1, "worker_type": "process"}], ids=str
+)
+def test_reading_an_item_and_its_transform_share_one_time_limit(workers, monkeypatch, nothing_left) -> None:
+    watch = Watch()
+    monkeypatch.setattr(pulling, "perf_counter", watch)
+
+    class Slow(IterableDataset):
+        def __iter__(self):
+            for number in range(6):
+                watch.now += 10.0 * number
+                yield number
+
+    def transform(number):
+        charge(25.0)  # as if it took so long
+        return number
+
+    # Of item 3 on, both together take longer than the limit, and neither does alone.
+    with DataLoader(Slow(), 2, transform=transform, timeout=52.0, on_error="skip", **workers) as loader:
+        assert [batch.tolist() for batch in loader] == [[0, 1], [2]]
+        assert [(failure.index, failure.error) for failure in loader.failures] == [
+            (index, "TimeoutError: the item took longer than 52 s (timeout=)") for index in (3, 4, 5)
+        ]
+    with DataLoader(Slow(), 2, timeout=52.0, **workers) as loader:
+        assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_items_that_were_timed_are_a_list_and_travel_with_their_times() -> None:
+    items = pickle.loads(pickle.dumps(TimedItems("abc", [1.0, 2.0, 3.0])))
+    assert items == ["a", "b", "c"]
+    assert items[1:] == ["b", "c"]
+    assert items.seconds == [1.0, 2.0, 3.0]
+
+
+def reading_thread():
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "feedline-stream"]
+    return thread
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("end", ["break", "close the iterator", "close the loader"])
+def test_the_thread_that_reads_within_a_limit_ends_with_its_iterator(workers, end, nothing_left) -> None:
+    loader = DataLoader(Hanging(None, threading.Event()), 2, num_workers=workers, timeout=60.0)
+    iterator = iter(loader)
+    gc.disable()
+    try:
+        for _ in iterator:
+            thread = reading_thread()
+            break
+        if end == "break":
+            del iterator
+        elif end == "close the iterator":
+            iterator.close()
+        else:
+            loader.close()
+        thread.join(DEADLINE)
+        assert not thread.is_alive()
+    finally:
+        gc.enable()
+    assert loader.state_dict()["position"] == 2
+    loader.close()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stream_that_nobody_reads_any_more_is_drawn_no_further_than_the_item_in_hand(workers) -> None:
+    gate = threading.Event()
+    stream = Hanging(4, gate)
+    drawn = []
+
+    class Counted(IterableDataset):
+        def __iter__(self):
+            for number in stream:
+                drawn.append(number)
+                yield number
+
+    loader = DataLoader(Counted(), 4, num_workers=workers, timeout=60.0)
+    iterator = iter(loader)
+    next(iterator)
+    ended = []
+
+    def consume():
+        with pytest.raises(RuntimeError, match="this iterator is closed") as caught:
+            next(iterator)
+        ended.append(caught.type)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    thread = reading_thread()
+    iterator.close()
+    gate.set()
+    thread.join(DEADLINE)
+    assert not thread.is_alive()
+    assert drawn in ([0, 1, 2, 3], [0, 1, 2, 3, 4])
+    consumer.join(DEADLINE)
+    assert ended == [RuntimeError]
+    loader.close()
+
+
+def test_nobody_waits_for_a_stream_that_is_closed(nothing_left) -> None:
+    for begun in (False, True):
+        puller = Puller(60.0)
+        walk = Rewalk(range(5))
+        if begun:
+            assert puller.pull(walk, 0, 1, 2).items == [0, 1]
+            puller.forget()
+        puller.close()
+        for _ in range(2):
+            pull = puller.pull(walk, 2 * begun, 1, 2)
+            assert isinstance(pull.error, RuntimeError)
+            assert pull.items == []
+        puller.close()
 
 
 def test_a_ctrl_c_while_an_item_is_awaited_loses_none(monkeypatch) -> None:

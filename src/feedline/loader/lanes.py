@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 
 from feedline.loader.failures import as_batch_error, is_ctrl_c
 
-__all__ = ["SIGNAL_SECONDS", "Lanes"]
+__all__ = ["SIGNAL_SECONDS", "Lanes", "charge"]
 
 T = TypeVar("T")
+#: The call that runs on this thread, as `here.call`.
+_here = threading.local()
 _STOP = None
 #: How long the consumer sleeps at a time. A signal that comes just before a thread goes to sleep does not wake it: without
 #: this, a Ctrl-C at that moment would be heard only when the wait is over.
@@ -27,30 +29,44 @@ SIGNAL_SECONDS = 0.1
 class _Call:
     """One call that a lane makes; the caller waits for `done` and may give up on it."""
 
-    __slots__ = ("done", "error", "function", "value")
+    __slots__ = ("charged", "done", "ended", "error", "function", "value")
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function: Callable[[], Any] | None = function
         self.done = threading.Event()
         self.value: Any = None
         self.error: BaseException | None = None
+        #: Seconds that count as if they had passed in it, and when it ended.
+        self.charged = self.ended = 0.0
 
     def wait(self, seconds: float = float("inf")) -> bool:
-        """Return whether it is done within `seconds`."""
+        """Return whether it is done within `seconds`, less those that are charged to it."""
         end = time.monotonic() + seconds
-        while not self.done.wait(max(0.0, min(SIGNAL_SECONDS, end - time.monotonic()))):
-            if time.monotonic() >= end:
+        while not self.done.wait(max(0.0, min(SIGNAL_SECONDS, end - self.charged - time.monotonic()))):
+            if time.monotonic() >= end - self.charged:
                 return False
-        return True
+        # What was charged while somebody slept here has not shortened that sleep.
+        return self.charged == 0.0 or self.ended <= end - self.charged
 
     def run(self) -> None:
         function, self.function = self.function, None
+        _here.call = self
         try:
             if function is not None:
                 self.value = function()
         except BaseException as error:
             self.error = error
+        finally:
+            _here.call = None
+        self.ended = time.monotonic()
         self.done.set()
+
+
+def charge(seconds: float) -> None:
+    """Count `seconds` that have passed elsewhere against the limit of the call that runs on this thread, if one does."""
+    call: _Call | None = getattr(_here, "call", None)
+    if call is not None:
+        call.charged += seconds
 
 
 def _serve(queue: SimpleQueue[_Call | None], idle: threading.Semaphore) -> None:
@@ -100,7 +116,8 @@ class Lanes:
         """Return `function()`, run on a lane; `what` is named in the message.
 
         Raises:
-            TimeoutError: it takes longer than `seconds`; it goes on by itself, and what it gives is dropped.
+            TimeoutError: it takes longer than `seconds`, what it is charged with included; it goes on by itself, and what
+                it gives is dropped.
         """
         call = self.start(function)
         if not call.wait(seconds):

@@ -83,7 +83,11 @@ class Progress:
         return self._source.stride == 1 or not self._source.longest_left(self._start.epoch, units)
 
     def settle(self) -> None:
-        """Keep the position only: the plan's order may be large."""
-        if self._plan is not None:
+        """Keep the position only: the plan's order may be large, and a stream's may have a thread that reads."""
+        plan = self._plan
+        if plan is not None:
             self._settled = self.position()
+            close = getattr(plan, "close", None)
+            if close is not None:
+                close()
             self._plan = None

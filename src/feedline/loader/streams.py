@@ -21,7 +21,7 @@ from feedline.loader.batch import Outcome, Task
 from feedline.loader.execution.protocol import EXIT_PATIENCE, Session
 from feedline.loader.failures import as_batch_error, attach_note, is_ctrl_c
 from feedline.loader.ordering import Window
-from feedline.loader.pulling import Puller
+from feedline.loader.pulling import Puller, TimedItems
 from feedline.loader.walk import Rewalk
 
 __all__ = ["DeferredPlan", "StreamPlan", "StreamSession", "StreamSource"]
@@ -36,7 +36,7 @@ class StreamSource:
         dataset: the stream.
         batch_size: items per batch.
         rank, world_size: without a `shard` of its own, rank `r` takes every `world_size`-th item from `r` on.
-        timeout: seconds that the stream may take for one item, or `None`.
+        timeout: seconds that the stream may take for one item, what is done with it in a worker included; or `None`.
     """
 
     entropy: int | None = None
@@ -355,11 +355,18 @@ class StreamPlan:
             # After a Ctrl-C from here on the same is done again.
             if pull.error is not None:
                 self._fail(pull.error, f"the stream failed at item {pull.at}")
-            self._items = pull.items[:]
+            # In this order: the one that is given up may still come, its time first.
+            items = pull.items[:]
+            self._items = TimedItems(items, pull.seconds[: len(items)])
         if self._error is not None or len(self._items) < self._size:
             self._reading = None
             puller.close()
         puller.forget()
+
+    def close(self) -> None:
+        """Nobody asks for more: where a thread reads, it ends after its item."""
+        if self._puller is not None:
+            self._puller.close()
 
     def items_before(self, number: int) -> int:
         """Return this rank's items in the batches before `number`."""
@@ -410,6 +417,12 @@ class StreamSession:
         self.outcomes: Window[Outcome] = inner.outcomes
         self._finalizer = weakref.finalize(self, _stop, self._requests, inner)
         self._finalizer.atexit = False
+
+    def begin(self) -> None:
+        """Start what takes long."""
+        begin = getattr(self._inner, "begin", None)
+        if begin is not None:
+            begin()
 
     def submit(self, task: Task) -> None:
         """Have batch `task.number` read and loaded."""
@@ -507,3 +520,7 @@ class DeferredPlan:
     def forget(self, number: int) -> None:
         """Batch `number` is received."""
         self._plan.forget(number)
+
+    def close(self) -> None:
+        """Nobody asks for more."""
+        self._plan.close()
