@@ -21,16 +21,15 @@ checking are pure; `read_index` and `write_index` touch the folder.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import secrets
 from dataclasses import dataclass
 from typing import Any
 
 from feedline.errors import NdfError
 from feedline.ndf.layout import NdfHeader
+from feedline.ndf.temporary import TemporaryFile
 
 __all__ = [
     "INDEX_NAME",
@@ -247,14 +246,13 @@ def write_index(folder: str, index: ShardIndex) -> None:
     Raises:
         OSError: it can't be written.
     """
-    temporary = os.path.join(folder, f".feedline-{secrets.token_hex(8)}.tmp")
+    file = TemporaryFile(os.path.join(folder, INDEX_NAME))
     try:
-        with open(temporary, "xb") as file:
-            file.write(pack_index(index))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, os.path.join(folder, INDEX_NAME))
+        assert file.descriptor is not None
+        with open(file.descriptor, "wb", closefd=False) as stream:
+            stream.write(pack_index(index))
+        os.fsync(file.descriptor)
+        file.keep()
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        file.discard()
         raise

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import operator
 import os
-import secrets
 import stat
 import weakref
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from feedline.errors import OptionError
 from feedline.ndf.layout import HEADER_BYTES, NdfHeader, pack_header
 from feedline.ndf.positional import absolute_path
+from feedline.ndf.temporary import TemporaryFile
 from feedline.ndf.values import Array, as_rows, copy_exactly
 
 __all__ = ["NdfWriter", "sync_folder"]
@@ -39,7 +39,8 @@ class NdfWriter:
     The rows go to a temporary file in the same folder. `close()` writes their number into it, last, forces it to the
     disk, and renames it: a crash at any moment leaves the old file or the new one, never half of one. A new file gets
     ordinary permissions. Used in a `with` statement, it is closed on success, and on an error removed. A writer that
-    is dropped without `close()` leaves nothing.
+    is dropped without `close()` leaves nothing; what one leaves that is killed is removed by the next writer of the same path on
+    the same host (not on Windows).
 
     Raises:
         OSError: the folder doesn't exist or can't be written to, or the path is a directory or a device.
@@ -70,18 +71,13 @@ class NdfWriter:
         # A link is written through: its target is replaced, and the temporary file lies beside that.
         self._target = os.path.realpath(self.path)
         _check_target(self._target, self.path)
-        self._temporary = os.path.join(os.path.dirname(self._target), f".feedline-{secrets.token_hex(8)}.tmp")
-        # The mode is what `open` gives, so the umask decides.
-        flags = (
-            os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        )
         try:
-            self._handle = [os.open(self._temporary, flags, 0o666)]
+            self._file = TemporaryFile(self._target)
         except OSError as error:
             raise _write_error(error, self.path) from error
         self._pid = os.getpid()
         # Also when the writer is dropped, or the interpreter ends.
-        self._discard = weakref.finalize(self, _discard, self._handle, self._temporary, self._pid)
+        self._discard = weakref.finalize(self, _discard, self._file, self._pid)
         self._stage: _Values | None = None
         #: The error that broke it; from then on nothing of it is left, and nothing can be added.
         self._failure: OSError | ValueError | None = None
@@ -134,12 +130,11 @@ class NdfWriter:
         with self._or_nothing():
             self._flush()
             # First the rows, then the header that promises them, then the name.
-            os.fsync(self._handle[0])
-            os.lseek(self._handle[0], 0, os.SEEK_SET)
+            os.fsync(self._descriptor)
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
             self._write(memoryview(pack_header(NdfHeader(self.n, self.d, self.l))))
-            os.fsync(self._handle[0])
-            os.close(self._handle.pop())
-            os.replace(self._temporary, self._target)
+            os.fsync(self._descriptor)
+            self._file.keep()
         self._discard.detach()
         self._stage = None
         sync_folder(os.path.dirname(self._target))
@@ -150,7 +145,7 @@ class NdfWriter:
         finalizer = self._discard.detach()
         self._stage = None
         if finalizer is not None:
-            _discard(self._handle, self._temporary, self._pid)
+            _discard(self._file, self._pid)
 
     def __enter__(self) -> NdfWriter:
         self._check_open()
@@ -206,7 +201,12 @@ class NdfWriter:
     def _write(self, data: memoryview) -> None:
         # A full disk may take a part of what it is given before it refuses the rest.
         while data:
-            data = data[os.write(self._handle[0], data) :]
+            data = data[os.write(self._descriptor, data) :]
+
+    @property
+    def _descriptor(self) -> int:
+        assert self._file.descriptor is not None
+        return self._file.descriptor
 
     @contextlib.contextmanager
     def _or_nothing(self) -> Iterator[None]:
@@ -264,14 +264,13 @@ def _again(error: OSError | ValueError) -> Exception:
     return ValueError(*error.args)
 
 
-def _discard(handle: list[int], temporary: str, pid: int) -> None:
-    """Close the descriptor in `handle`, if it is there, and remove the temporary file, unless another process's."""
-    if handle:
-        os.close(handle.pop())
+def _discard(file: TemporaryFile, pid: int) -> None:
+    """Close the temporary file and remove it, unless it is another process's."""
     # A child of a fork has the writer, too; the file is its parent's.
     if os.getpid() == pid:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        file.discard()
+    else:
+        file.close()
 
 
 def sync_folder(folder: str) -> None:
