@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feedline.loader.batch import Group, Task
 from feedline.loader.ordering import Cursor, Window, cursor_at
 
 
@@ -93,3 +96,44 @@ def test_what_was_not_delivered_stays() -> None:
     # The next look forgets the one before.
     assert window.peek(Cursor(5)) is None
     assert window.peek(Cursor(4)) is None
+
+
+def gathered(number, count):
+    task = Task(number, 0, np.arange(2 * count), count=count, batch_size=2)
+    return Group(task, np.arange(2 * count), 0.0, 1.0, 1.0, "worker thread 0")
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_group_is_delivered_batch_by_batch(in_order) -> None:
+    window, cursor, delivered = Window(in_order), Cursor(0), []
+    for first in (4, 0):
+        window.put_group(gathered(first, 4))
+    for _ in range(8):
+        outcome = window.peek(cursor)
+        assert outcome is window.peek(cursor)
+        assert outcome.value.tolist() == outcome.indices.tolist()
+        assert outcome.fetch_seconds == 0.25
+        delivered.append((outcome.number, outcome.value.tolist()))
+        cursor = cursor.after(outcome.number)
+    expected = [(number, [number % 4 * 2, number % 4 * 2 + 1]) for number in range(8)]
+    assert delivered == (expected if in_order else expected[4:] + expected[:4])
+    window.drop_received(cursor)
+    assert len(window) == 0
+
+
+def test_a_batch_that_was_taken_out_of_a_group_is_kept_by_its_outcome_alone() -> None:
+    window, group = Window(in_order=True), gathered(0, 3)
+    window.put_group(group)
+    first = window.peek(Cursor(0))
+    assert first.value.tolist() == [0, 1]
+    assert [value is None for value in group.values] == [True, False, False]
+
+
+def test_who_waits_for_one_batch_need_not_hear_of_others() -> None:
+    window = Window(in_order=True)
+    assert window.is_awaited(7, 1)  # nobody has said what for
+    window.await_batch(Cursor(5))
+    assert [window.is_awaited(first, 2) for first in (2, 3, 4, 5, 6)] == [False, False, True, True, False]
+    window = Window(in_order=False)
+    window.await_batch(Cursor(5))
+    assert window.is_awaited(9, 1)

@@ -21,7 +21,7 @@ from feedline.loader.failures import Failure, as_batch_error, attach_note, is_ct
 from feedline.loader.fetch import ItemFailed, ItemLoader, is_refusal
 from feedline.loader.groups import split_batch
 
-__all__ = ["BatchLoader", "MaskedBatch", "Outcome", "Task"]
+__all__ = ["BatchLoader", "Group", "MaskedBatch", "Outcome", "Task"]
 
 #: Processor time is taken of one batch in so many.
 CPU_EVERY = 16
@@ -108,6 +108,55 @@ class Outcome:
             self.__dict__.update(others)
 
 
+class Group:
+    """What came of consecutive batches that were gathered together: their values, and what they have in common.
+
+    Attributes:
+        number: of the first batch.
+        values: a batch each; `None` for one that was taken out.
+        indices: of all rows.
+        seconds: the share of each batch in the time that it took.
+        cpu_seconds: the same of processor time.
+        began: when it was begun, by `perf_counter()`.
+        worker: who gathered them.
+    """
+
+    __slots__ = ("batch_size", "began", "cpu_seconds", "indices", "number", "seconds", "values", "worker")
+
+    def __init__(
+        self, task: Task, value: Any, began: float, seconds: float, cpu_seconds: float, worker: str
+    ) -> None:
+        self.number = task.number
+        self.batch_size = task.batch_size
+        self.indices = task.indices
+        self.values = split_batch(value, task.count, task.batch_size)
+        self.began = began
+        self.seconds = seconds / task.count
+        self.cpu_seconds = cpu_seconds / task.count
+        self.worker = worker
+
+    def rows(self, place: int) -> Any:
+        """Return the indices of the batch at `place`."""
+        return self.indices[place * self.batch_size : (place + 1) * self.batch_size]
+
+    def single(self, number: int) -> Outcome:
+        """Return what came of batch `number` as an outcome of its own."""
+        place = number - self.number
+        return Outcome(
+            number,
+            self.values[place],
+            indices=self.rows(place),
+            fetch_seconds=self.seconds,
+            cpu_seconds=self.cpu_seconds,
+            began=self.began + place * self.seconds,
+            worker=self.worker,
+        )
+
+    def forget(self, number: int) -> None:
+        """Keep no hold of the value of batch `number`."""
+        self.values[number - self.number] = None
+
+
 @dataclass(slots=True)
 class Run:
     """How a task is run here: who runs it, and whether anybody still waits for it."""
@@ -156,13 +205,22 @@ class BatchLoader:
 
     def load(self, task: Task, run: Run) -> list[Outcome]:
         """Load `task`; never raises, but for a `KeyboardInterrupt` where `run` is interruptible."""
+        loaded = self.load_or_gather(task, run)
+        return (
+            [loaded.single(task.number + n) for n in range(task.count)]
+            if isinstance(loaded, Group)
+            else loaded
+        )
+
+    def load_or_gather(self, task: Task, run: Run) -> list[Outcome] | Group:
+        """Load `task` as `load` does, but leave batches together that were gathered together."""
         if self.take is not None and task.error is None:
             indices = _as_array(task.indices)
             if indices is not None and not (run.known and not run.known.keys().isdisjoint(indices.tolist())):
                 task.indices = indices
-                outcomes = self._load_whole(task, run)
-                if outcomes is not None:
-                    return outcomes
+                gathered = self._load_whole(task, run)
+                if gathered is not None:
+                    return gathered
         outcomes = []
         # A system call: of some batches only.
         sampled = not task.number % CPU_EVERY
@@ -187,7 +245,7 @@ class BatchLoader:
         """End the threads for items, if there were any; does not wait."""
         self.items.close()
 
-    def _load_whole(self, task: Task, run: Run) -> list[Outcome] | None:
+    def _load_whole(self, task: Task, run: Run) -> list[Outcome] | Group | None:
         """Gather the batch in one go; `None` if that fails: item by item, the fault is named and treated as it is due."""
         assert self.take is not None
         start, cpu = perf_counter(), thread_time()
@@ -197,32 +255,20 @@ class BatchLoader:
             if run.is_ctrl_c(error):
                 raise
             return None
-        seconds, cpu_seconds = (perf_counter() - start) / task.count, (thread_time() - cpu) / task.count
-        if task.count == 1:
-            value = _masked(value, task.real, len(task.indices))
-            return [
-                Outcome(
-                    task.number,
-                    value,
-                    indices=task.indices,
-                    fetch_seconds=seconds,
-                    cpu_seconds=cpu_seconds,
-                    began=start,
-                    worker=run.worker,
-                )
-            ]
-        parts = split_batch(value, task.count, task.batch_size)
+        seconds, cpu_seconds = perf_counter() - start, thread_time() - cpu
+        if task.count > 1:
+            return Group(task, value, start, seconds, cpu_seconds, run.worker)
+        value = _masked(value, task.real, len(task.indices))
         return [
             Outcome(
-                task.number + offset,
-                part,
-                indices=task.indices[offset * task.batch_size : (offset + 1) * task.batch_size],
+                task.number,
+                value,
+                indices=task.indices,
                 fetch_seconds=seconds,
                 cpu_seconds=cpu_seconds,
-                began=start + offset * seconds,
+                began=start,
                 worker=run.worker,
             )
-            for offset, part in enumerate(parts)
         ]
 
     def _load_one(self, task: Task, run: Run) -> Outcome:

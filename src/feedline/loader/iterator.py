@@ -111,6 +111,7 @@ class DataLoaderIterator:
         self._lookout = lookout
         self._sample_at = self._size_at = -1
         self._generation = forks.generation()
+        self._begin: Callable[[], None] | None = getattr(session, "begin", None)
         self._submitted = progress.cursor.next
         self._hinted = progress.cursor.next
         # The short cut submits more once so few batches are open that a whole group has room again.
@@ -153,7 +154,10 @@ class DataLoaderIterator:
                 # No call from here on: see Note [Ctrl-C] in ordering.
                 progress.cursor = following
                 if eager:
-                    plain.outcome.value = None
+                    if plain.values is None:
+                        plain.outcome.value = None
+                    else:
+                        plain.values[plain.place] = None
                 return value
         outcome = self._receive()
         if outcome is None:
@@ -287,8 +291,14 @@ class DataLoaderIterator:
 
     def _wait(self, cursor: Cursor) -> Outcome | None:
         start = now = perf_counter()
-        outcome, lookout = None, self._lookout
+        lookout = self._lookout
+        self._session.outcomes.await_batch(cursor)
         self._session.outcomes.drop_received(cursor)
+        outcome = self._session.outcomes.peek(cursor)
+        if self._begin is not None and not self._at_end(cursor):
+            # The first task may need the order of a whole epoch: workers boot meanwhile.
+            begin, self._begin = self._begin, None
+            begin()
         while outcome is None:
             self._refill(cursor)
             if self._at_end(cursor):

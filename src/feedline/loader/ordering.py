@@ -11,13 +11,25 @@ Note [Ctrl-C]
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Sized
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 __all__ = ["Cursor", "Window", "cursor_at"]
 
 
 class _Numbered(Protocol):
     number: int
+
+
+class _Group(Protocol):
+    number: int
+
+    @property
+    def values(self) -> Sized: ...
+
+    def single(self, number: int) -> Any: ...
+
+    def forget(self, number: int) -> None: ...
 
 
 R = TypeVar("R", bound=_Numbered)
@@ -60,32 +72,64 @@ def cursor_at(number: int) -> Cursor:
 class Window(Generic[R]):
     """Outcomes by batch number. Workers put, one consumer peeks and removes.
 
-    Concurrency: `put` may be called from any thread; it is one item assignment to a dict.
+    Attributes:
+        awaited: the batch that the consumer waits for; `None` while any will do.
+
+    Concurrency: `put` and `put_group` may be called from any thread; each batch is one item assignment to a dict.
     """
 
     def __init__(self, in_order: bool) -> None:
         self._in_order = in_order
-        self._outcomes: dict[int, R] = {}
+        self._outcomes: dict[int, Any] = {}
+        self.awaited: int | None = None
 
     def put(self, outcome: R) -> None:
         """Add what came of a batch."""
         self._outcomes[outcome.number] = outcome
 
+    def put_group(self, group: _Group) -> None:
+        """Add what came of several: the group stands in the place of each of its batches."""
+        first = group.number
+        self._outcomes.update(dict.fromkeys(range(first, first + len(group.values)), group))
+
+    def await_batch(self, cursor: Cursor) -> None:
+        """Say what is waited for. Who looks into the window *after* this, and waits then, misses no outcome."""
+        self.awaited = cursor.next if self._in_order else None
+
+    def is_awaited(self, first: int, count: int) -> bool:
+        """Tell whether the consumer has to hear of so many batches, from `first` on, which have come."""
+        awaited = self.awaited
+        return awaited is None or first <= awaited < first + count
+
     def peek(self, cursor: Cursor) -> R | None:
         """Return the outcome that is to be delivered, if it is here; it stays until it is removed."""
         if self._in_order:
             self._outcomes.pop(cursor.next - 1, None)
-            return self._outcomes.get(cursor.next)
+            return self._single(cursor.next)
         # list() of a dict is one atomic step, the dict's order that in which the outcomes came.
         for number in list(self._outcomes):
             if cursor.has(number):
                 self._outcomes.pop(number, None)
             else:
-                return self._outcomes.get(number)
+                return self._single(number)
         return None
 
-    def at(self, number: int) -> R | None:
-        """Return what came of batch `number`, if it is here; it stays. The one before it goes: it is received."""
+    def _single(self, number: int) -> R | None:
+        found: Any = self._outcomes.get(number)
+        if not hasattr(found, "single"):
+            outcome: R | None = found
+            return outcome
+        # Kept as its own from here on: whoever looks again finds the same object.
+        single: R = found.single(number)
+        self._outcomes[number] = single
+        found.forget(number)
+        return single
+
+    def at(self, number: int) -> Any:
+        """Return what came of batch `number`, or of its group, if it is here; it stays.
+
+        The one before it goes: it is received.
+        """
         self._outcomes.pop(number - 1, None)
         return self._outcomes.get(number)
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.collate.buffers import BatchMemory
-from feedline.loader.batch import BatchLoader, Outcome, Task
+from feedline.loader.batch import BatchLoader, Group, Outcome, Task
 from feedline.loader.failures import is_ctrl_c
 from feedline.loader.fetch import is_refusal, refuse_awaitable
 from feedline.loader.groups import split_batch
@@ -42,12 +42,15 @@ class PlainLane:
     Attributes:
         rows: indices of the batch that was given last.
         count: how many.
-        outcome: what a worker gave (`Delivered` alone).
+        outcome: what a worker gave, which keeps the batch until the iterator has moved on (`Delivered` alone);
+        values, place: what keeps it in its stead, if it was gathered with others.
     """
 
     rows: Any = ()
     count = 0
-    outcome: Outcome
+    outcome: Any
+    values: list[Any] | None = None
+    place = 0
 
     def __call__(self, number: int) -> Any:
         """Return the batch, or `DETOUR`."""
@@ -149,8 +152,9 @@ class PlainItems(PlainLane):
         self._blocks = min(2 * self._blocks, self._most_blocks)
         assert isinstance(task.indices, np.ndarray)
         indices, size = task.indices.tolist(), self._plan.batch_size
-        self._first = number
-        self._indices = [indices[start : start + size] for start in range(0, len(indices), size)]
+        blocks = [indices[start : start + size] for start in range(0, len(indices), size)]
+        # Both or none: no call in between (see Note [Ctrl-C] in ordering).
+        self._first, self._indices = number, blocks
         return True
 
 
@@ -254,15 +258,33 @@ class Delivered(PlainLane):
 
     def __call__(self, number: int) -> Any:
         """Return batch `number` if it is here, and there is nothing else to say about it."""
-        outcome = self._outcomes.at(number)
-        if outcome is None or outcome.error is not None or outcome.failures or outcome.empty:
+        found = self._outcomes.at(number)
+        if type(found) is Group:
+            place = number - found.number
+            values = found.values
+            value = values[place]
+            size = found.batch_size
+            self.count = min(size, len(found.indices) - place * size)
+            self.place = place
+            self._tally.fetch_seconds += found.seconds
+            if not place:
+                count = len(values)
+                self._tally.sample_cpu(count * found.seconds, count * found.cpu_seconds)
+        elif found is None or found.error is not None or found.failures or found.empty:
             return DETOUR
-        self._tally.add_times(outcome)
+        else:
+            value, values = found.value, None
+            self.count = len(found.indices)
+            self._tally.add_times(found)
         if number >= self._sample_at:
             self._sample_at = next_sample(number)
-            self._tally.size(outcome.value)
+            self._tally.size(value)
         self._clock.seen = perf_counter()
-        self.outcome = outcome
-        self.rows = outcome.indices
-        self.count = len(outcome.indices)
-        return outcome.value
+        self.outcome, self.values = found, values
+        return value
+
+    @property
+    def rows(self) -> Any:
+        """Indices of the batch that was given last; made when they are asked for."""
+        found = self.outcome
+        return found.rows(self.place) if type(found) is Group else found.indices

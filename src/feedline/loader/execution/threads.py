@@ -17,7 +17,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from feedline.loader.batch import BatchLoader, Outcome, Run, Task
+from feedline.loader.batch import BatchLoader, Group, Outcome, Run, Task
 from feedline.loader.execution.protocol import EXIT_PATIENCE, Known
 from feedline.loader.lanes import SIGNAL_SECONDS
 from feedline.loader.ordering import Window
@@ -52,10 +52,22 @@ class Line:
 
     def __init__(self, in_order: bool, known: Known) -> None:
         self.outcomes: Window[Outcome] = Window(in_order)
-        # A token for each task that has ended. Outcomes themselves lie in the window: see Note [Ctrl-C] in ordering.
+        # Tokens for tasks that have ended. Outcomes themselves lie in the window: see Note [Ctrl-C] in ordering.
         self.wake: SimpleQueue[None] = SimpleQueue()
         self.cancelled = False
         self.known = known
+
+    def deliver(self, task: Task, loaded: list[Outcome] | Group) -> None:
+        """Put what came of `task` into the window, and wake the consumer if it waits for that."""
+        window = self.outcomes
+        if isinstance(loaded, Group):
+            window.put_group(loaded)
+        else:
+            for outcome in loaded:
+                window.put(outcome)
+        # Each waking costs as much as gathering some hundred rows. Should a token ever be missed, it is SIGNAL_SECONDS.
+        if window.is_awaited(task.number, task.count):
+            self.wake.put(None)
 
     def cancel(self) -> None:
         """Nobody waits any more."""
@@ -93,10 +105,7 @@ def _work(shared: _Shared, name: str) -> None:
         line, task = entry
         if not line.cancelled:
             run = Run(name, cancelled=line.is_cancelled, fetch=shared.fetch, known=line.known)
-            for outcome in shared.load.load(task, run):
-                line.outcomes.put(outcome)
-            line.wake.put(None)
-            outcome = None  # type: ignore[assignment]
+            line.deliver(task, shared.load.load_or_gather(task, run))
         # Nothing of the last batch may live on here while the thread waits for the next.
         del entry, line, task
 
