@@ -95,7 +95,6 @@ class TestManyTables(DatasetContract):
 def test_items_are_scalars_and_arrays_with_the_types_of_the_table(numeric):
     dataset = TableDataset(numeric)
     assert len(dataset) == N
-    assert dataset.num_groups == 9
     for place in (0, 6, 7, 31, -1):
         item = dataset[place]
         assert list(item) == NUMERIC.column_names

@@ -54,7 +54,6 @@ __all__ = [
     "Dataset",
     "Int64Array",
     "IterableDataset",
-    "SupportsTake",
     "is_stream",
 ]
 
@@ -75,15 +74,6 @@ class Dataset(Protocol[T_co]):
 
     def __len__(self) -> int:
         """Return the number of items."""
-        ...
-
-
-@runtime_checkable
-class SupportsTake(Protocol):
-    """A dataset that gathers whole batches: see `take` in the module's first table."""
-
-    def take(self, indices: Int64Array, allocate: Allocate, /) -> Any:
-        """Return the batch of the items `indices`, in memory from `allocate`."""
         ...
 
 

@@ -103,11 +103,6 @@ class TableDataset(Named):
         return tuple(file.path for file in self._files)
 
     @property
-    def num_groups(self) -> int:
-        """Row groups and record batches of all files."""
-        return len(self._stops)
-
-    @property
     def row_names(self) -> tuple[str, ...]:
         """Names of the columns, by which batches are dicts."""
         return self.columns
