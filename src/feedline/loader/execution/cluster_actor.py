@@ -20,10 +20,11 @@ import numpy.typing as npt
 from feedline.collate.buffers import BufferPool
 from feedline.datasets.protocol import AsyncDataset
 from feedline.loader.batch import BatchLoader, Outcome, Run
+from feedline.loader.execution.awaited_items import AwaitedItems
 from feedline.loader.execution.handoff import OUT_OF_BAND_BYTES, dump_back, load_out
 from feedline.loader.execution.parcel import unpickle_loader
 from feedline.loader.execution.portable import PortableError
-from feedline.loader.execution.process_items import AwaitedItems, run_task
+from feedline.loader.execution.process_items import run_task
 from feedline.loader.execution.returned import dump_outcomes, tell_unsendable
 from feedline.loader.execution.watchdog import stacks_of_threads
 

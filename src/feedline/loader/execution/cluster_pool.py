@@ -31,7 +31,7 @@ from feedline.loader.batch import BatchLoader
 from feedline.loader.execution import cluster_connection
 from feedline.loader.execution.cluster_seat import ActorSeat, start_scribe
 from feedline.loader.execution.job import Job
-from feedline.loader.execution.parcel import pickle_loader
+from feedline.loader.execution.packing import pickle_loader
 from feedline.loader.execution.returned import exception_of, outcome_of
 from feedline.loader.execution.store_memory import StoreMemory
 from feedline.loader.execution.threads import Line

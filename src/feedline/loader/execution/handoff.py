@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feedline.loader.execution import by_value
-from feedline.loader.execution.string_lists import MIN_STRINGS, pack_strings, unpack_strings
+from feedline.loader.execution.string_lists import MIN_STRINGS, Packed, TextFile, pack_strings, unpack_strings
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,13 +35,18 @@ BufferTaker = Callable[[pickle.PickleBuffer], bool]
 _table = threading.RLock()
 
 
-def dump_out(value: Any, take: BufferTaker | None = None) -> bytes:
-    """Pickle `value` for worker processes; `take(buffer)` is true for memory that it leaves in the stream.
+def dump_out(value: Any, take: BufferTaker | None = None, texts: TextFile | None = None) -> bytes:
+    """Pickle `value` for worker processes.
+
+    Args:
+        value: anything.
+        take: `take(buffer)` is true for memory that it leaves in the stream.
+        texts: where long lists of strings are written to; without it they are memory for `take`.
 
     Raises:
         Exception: whatever the parts of `value` raise, if they can't be pickled.
     """
-    return _out_pickler().dumps(value, take)  # type: ignore[no-any-return]
+    return _out_pickler().dumps(value, take, texts)  # type: ignore[no-any-return]
 
 
 def _out_pickler() -> Any:
@@ -60,16 +65,19 @@ def _make_out_pickler() -> Any:
     class OutPickler(cloudpickle.Pickler):  # type: ignore[misc]
         """Sends by value what a worker can't import."""
 
-        def __init__(self, file: Any, take: BufferTaker | None) -> None:
+        def __init__(self, file: Any, take: BufferTaker | None, texts: TextFile | None) -> None:
             super().__init__(file, protocol=5, buffer_callback=take)
+            self._texts = texts
+            #: Lists that were packed, by their address, which is theirs as long as they are in here.
+            self._packed: dict[int, tuple[int, list[Any]]] = {}
             self._known: dict[str, bool] = {}
             self._registered: list[Any] = []
 
         @classmethod
-        def dumps(cls, value: Any, take: BufferTaker | None) -> bytes:
+        def dumps(cls, value: Any, take: BufferTaker | None, texts: TextFile | None) -> bytes:
             file = io.BytesIO()
             with _table:
-                pickler = cls(file, take)
+                pickler = cls(file, take, texts)
                 try:
                     pickler.dump(value)
                 finally:
@@ -91,7 +99,18 @@ def _make_out_pickler() -> Any:
 
         def persistent_id(self, obj: Any) -> Any:
             # Called for every object: only a list pays for more than this line.
-            return pack_strings(obj) if type(obj) is list and len(obj) >= MIN_STRINGS else None
+            return self._pack(obj) if type(obj) is list and len(obj) >= MIN_STRINGS else None
+
+        def _pack(self, strings: list[Any]) -> tuple[int, Any] | None:
+            """Return (number, packed) of a list of strings, only the number when it is met again."""
+            if id(strings) in self._packed:
+                return self._packed[id(strings)][0], None
+            packed = pack_strings(strings, self._texts)
+            if packed is None:
+                return None
+            number = len(self._packed)
+            self._packed[id(strings)] = number, strings
+            return number, tuple(packed)
 
         def _note_module(self, name: Any) -> None:
             """Have a module sent by value if workers can't import it."""
@@ -114,17 +133,25 @@ _FUNCTION = type(dump_out)
 class _Unpickler(pickle.Unpickler):
     """Takes what `dump_out` made."""
 
+    def __init__(self, stream: Any, buffers: Any, texts: TextFile | None) -> None:
+        super().__init__(io.BytesIO(stream), buffers=buffers)
+        self._texts = texts
+        self._lists: dict[int, list[Any]] = {}
+
     def persistent_load(self, pid: Any) -> Any:
-        return unpack_strings(pid)
+        number, packed = pid
+        if number not in self._lists:
+            self._lists[number] = unpack_strings(Packed(*packed), self._texts)
+        return self._lists[number]
 
 
-def load_out(stream: Any, buffers: Any = ()) -> Any:
-    """Return what `dump_out` was given.
+def load_out(stream: Any, buffers: Any = (), texts: TextFile | None = None) -> Any:
+    """Return what `dump_out` was given, with what it wrote to `texts`.
 
     Raises:
         Exception: whatever unpickling raises.
     """
-    return _Unpickler(io.BytesIO(stream), buffers=buffers).load()
+    return _Unpickler(stream, buffers, texts).load()
 
 
 class _BackPickler(pickle.Pickler):

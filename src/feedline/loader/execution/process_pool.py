@@ -24,11 +24,13 @@ from collections import deque
 from itertools import count
 from typing import Any
 
+from feedline.datasets.protocol import AsyncDataset
 from feedline.errors import WorkerDied
 from feedline.loader import forks
 from feedline.loader.batch import BatchLoader
 from feedline.loader.execution.job import Job
-from feedline.loader.execution.parcel import Parcel, pack_loader
+from feedline.loader.execution.packing import pack_loader
+from feedline.loader.execution.parcel import Parcel
 from feedline.loader.execution.portable import PortableError
 from feedline.loader.execution.process_seat import Seat
 from feedline.loader.execution.template_process import TemplateProcess
@@ -82,6 +84,8 @@ class ProcessPool:
         self._orders: deque[tuple[str, Any]] = deque()
         self._wake: tuple[int, int] | None = None
         self._thread: threading.Thread | None = None
+        self._is_packed = False
+        self._booting = threading.Event()
         self._closed = False
         # Of the thread from here on: see Note [one thread].
         self._parcel: Parcel | None = None
@@ -96,6 +100,18 @@ class ProcessPool:
 
     # -- any thread
 
+    def begin(self) -> None:
+        """Start the process that workers come from, if it is not there: it boots while tasks are planned and pickled.
+
+        Raises:
+            OSError: no descriptor can be had.
+            RuntimeError: the pool is closed, or there can be no more threads.
+        """
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._start()
+
     def submit(self, job: Job) -> None:
         """Queue `job`, starting the pool first if need be.
 
@@ -104,10 +120,12 @@ class ProcessPool:
             OSError: no process, or no descriptor, can be had.
             RuntimeError: the pool is closed.
         """
-        if self._thread is None:
+        if not self._is_packed:
             with self._lock:
                 if self._thread is None:
                     self._start()
+                if not self._is_packed:
+                    self._pack()
         self._order("job", job)
 
     def _start(self) -> None:
@@ -115,20 +133,34 @@ class ProcessPool:
             raise RuntimeError("the loader is closed")
         self._orders.clear()
         self._end = None
+        self._booting = threading.Event()
         self._wake = os.pipe()
         for end in self._wake:
             os.set_blocking(end, False)
-        thread = threading.Thread(target=self._run, name="feedline-processes", daemon=True)
+        thread = self._thread = threading.Thread(target=self._run, name="feedline-processes", daemon=True)
         _pools.add(self)
-        # It starts an interpreter, which takes as long as pickling a large dataset does.
-        thread.start()
+        try:
+            thread.start()
+        except BaseException:
+            if thread.ident is None:
+                wake, self._wake, self._thread = self._wake, None, None
+                for end in wake:
+                    os.close(end)
+            raise
+        # Pickling holds the GIL for long: the new process shall be on its way before that.
+        self._booting.wait()
+
+    def _pack(self) -> None:
+        thread = self._thread
+        assert thread is not None
         try:
             self._order("parcel", pack_loader(self._load))
         except BaseException:
             self._order("close", 0.0)
             thread.join()
+            self._thread = None
             raise
-        self._thread = thread
+        self._is_packed = True
 
     def _order(self, kind: str, what: Any) -> None:
         # Also called by finalisers: no lock, and nothing that waits.
@@ -191,7 +223,10 @@ class ProcessPool:
         # A Ctrl-C is the main thread's; processes that are started here do not hear of it until they ignore it.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            self._template = self._start_template()
+            try:
+                self._template = self._start_template()
+            finally:
+                self._booting.set()
             while self._step():
                 pass
         except Exception as error:  # a fault of ours: nobody may wait for ever because of it
@@ -224,7 +259,7 @@ class ProcessPool:
         return {
             "heartbeat": self._limit is not None,
             "dump_signal": self._dump_signal,
-            "preload": self._load.preload,
+            "preload": [*self._load.preload, *_own_modules(self._load)],
         }
 
     def _step(self) -> bool:
@@ -547,6 +582,17 @@ class ProcessPool:
         wake, self._wake = self._wake, None
         for end in wake or ():
             os.close(end)
+
+
+def _own_modules(load: BatchLoader) -> set[str]:
+    """Return the modules of this package that workers will need for `load`: users' own are imported by each worker."""
+    items = load.items
+    parts = (items.dataset, items.transform, load.collate_fn)
+    names = {getattr(part, "__module__", None) or type(part).__module__ for part in parts}
+    own = {name for name in names if name.partition(".")[0] == __name__.partition(".")[0]}
+    if isinstance(items.dataset, AsyncDataset):
+        own.add("feedline.loader.execution.awaited_items")
+    return own
 
 
 def _how(code: int) -> str:

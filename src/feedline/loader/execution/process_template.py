@@ -1,7 +1,10 @@
-"""The process that worker processes are forked from: feedline and NumPy imported, one thread, nothing of the user's.
+"""The process that worker processes are forked from: NumPy and what workers need imported, one thread, nothing of the user's.
 
 It is started with a fresh interpreter, so no lock, thread or lazy state of the user's process comes along; a worker is
 there in milliseconds, also when it replaces one that died. It alone can wait for workers, so it tells how they end.
+
+It boots while its owner draws the order and pickles the dataset; what it imports, the first batch may have to wait for. So
+this module and those that it needs import little, and the rest comes when there is nothing else to do.
 
 Note [orphans]
     The template dies with the thread that started it (Linux: PR_SET_PDEATHSIG) and at the latest when its socket is
@@ -35,13 +38,21 @@ from feedline.loader.execution.process_worker import serve
 __all__ = ["bootstrap", "main"]
 
 _PR_SET_PDEATHSIG = 1
+#: What most workers need sooner or later, imported while the owner has no orders.
+_SOON = ("numpy.random", "cloudpickle")
 
 
-def bootstrap(descriptor: int, parent: int) -> str:
-    """Return the program text for `python -c` that runs `main` with the import path of this process."""
+def bootstrap(descriptor: int, parent: int, borrowed: list[str]) -> str:
+    """Return the program text for `python -c` that runs `main` with the import path of this process.
+
+    Args:
+        descriptor: the socket.
+        parent: the owner's process.
+        borrowed: environment variables that are for the imports alone.
+    """
     return (
         f"import sys; sys.path[:] = {sys.path!r}; sys.argv[:] = {sys.argv!r}; "
-        f"from {__name__} import main; main({descriptor}, {parent})"
+        f"from {__name__} import main; main({descriptor}, {parent}, {borrowed!r})"
     )
 
 
@@ -53,17 +64,16 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def main(descriptor: int, parent: int) -> None:
+def main(descriptor: int, parent: int, borrowed: list[str]) -> None:
     """Serve the owner at the other end of the socket `descriptor` until it is closed."""
+    for name in borrowed:
+        os.environ.pop(name, None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     _die_with(parent)
     # Python counts threads of BLAS libraries, which look after themselves at a fork.
     warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
-    template = _Template(socket.socket(fileno=descriptor))
-    gc.collect()
-    gc.freeze()
-    template.run()
+    _Template(socket.socket(fileno=descriptor)).run()
 
 
 class _Template:
@@ -73,6 +83,7 @@ class _Template:
         self._alive: set[int] = set()
         self._parcel: Parcel | None = None
         self._options: dict[str, Any] = {}
+        self._soon = list(_SOON)
         self._child_end, self._signal_end = socket.socketpair()
         self._child_end.setblocking(False)
         self._signal_end.setblocking(False)
@@ -85,7 +96,9 @@ class _Template:
         poll.register(self._channel, select.POLLIN)
         poll.register(self._child_end, select.POLLIN)
         while True:
-            ready = {descriptor for descriptor, _ in poll.poll()}
+            ready = {descriptor for descriptor, _ in poll.poll(0 if self._soon else None)}
+            if not ready:
+                self._import(self._soon.pop(0))
             if self._child_end.fileno() in ready:
                 self._reap()
             if self._channel.fileno() in ready:
@@ -107,13 +120,16 @@ class _Template:
             if order[1] in self._alive:
                 os.kill(order[1], order[2])
         else:
-            _, self._options, layout, inline = order
-            self._parcel = Parcel(layout, descriptors[0] if descriptors else None, inline)
+            _, self._options, facts = order
+            self._parcel = Parcel.of(facts, descriptors)
             for name in self._options["preload"]:
-                # Once for all workers. What fails here fails in a worker as well, which can tell.
-                with contextlib.suppress(Exception):
-                    importlib.import_module(name)
-            gc.freeze()
+                self._import(name)
+
+    @staticmethod
+    def _import(name: str) -> None:
+        # Once for all workers. What fails here fails in a worker as well, which can tell.
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
     def _spawn(self, number: int, descriptors: list[int]) -> None:
         if len(descriptors) != 2 or self._parcel is None:
@@ -121,6 +137,8 @@ class _Template:
                 os.close(descriptor)
             self._tell("failed", number, "descriptors are missing")
             return
+        # What is there by now is no garbage of any worker, and its pages are to remain shared.
+        gc.freeze()
         try:
             pid = os.fork()
         except OSError as error:
@@ -142,8 +160,9 @@ class _Template:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for end in (self._channel, self._child_end, self._signal_end):
                 end.close()
-            # Forked generators would all draw the same.
-            np.random.seed()
+            # Forked generators would all draw the same; one that is imported later is seeded anyhow.
+            if "numpy.random" in sys.modules:
+                np.random.seed()
             if self._options["dump_signal"] is not None:
                 faulthandler.register(self._options["dump_signal"], file=2, all_threads=True)
             channel, page = socket.socket(fileno=descriptors[0]), ControlPage(descriptors[1])

@@ -10,7 +10,7 @@ import struct
 import sys
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,12 @@ from feedline.loader.execution.control import ControlPage
 from feedline.loader.execution.handoff import OUT_OF_BAND_BYTES, load_out
 from feedline.loader.execution.parcel import Parcel, load_parcel
 from feedline.loader.execution.portable import PortableError
-from feedline.loader.execution.process_items import AwaitedItems, run_task
+from feedline.loader.execution.process_items import run_task
 from feedline.loader.execution.returned import dump_outcomes, tell_unsendable
 from feedline.loader.execution.shared_memory import ALIGNMENT_BYTES, MIN_BYTES, WorkerMemory
+
+if TYPE_CHECKING:
+    from feedline.loader.execution.awaited_items import AwaitedItems
 
 __all__ = ["Assignment", "Result", "join_parts", "serve", "split_parts"]
 
@@ -135,6 +138,8 @@ class _Worker:
         self._known: tuple[int, Any] = (0, {})
         self._awaited: AwaitedItems | None = None
         if isinstance(load.items.dataset, AsyncDataset):
+            from feedline.loader.execution.awaited_items import AwaitedItems
+
             self._awaited = AwaitedItems(load.items)
 
     def work(self) -> None:

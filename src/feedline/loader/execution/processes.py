@@ -5,6 +5,7 @@ What runs in them is `BatchLoader.load`, as everywhere. `process_pool` says who 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import weakref
 
@@ -33,6 +34,20 @@ def check_processes() -> None:
         raise MissingExtraError.of("worker_type='process'", "process")
 
 
+class ProcessesSession(PoolSession):
+    """A session of worker processes."""
+
+    def __init__(self, executor: ProcessesExecutor, load: BatchLoader, line: Line) -> None:
+        super().__init__(executor, executor.pool, load, line)
+        self._boot = executor.pool.begin
+
+    def begin(self) -> None:
+        """Let the processes boot while the first tasks are made."""
+        # What fails here fails again with the first task, whose error it is then.
+        with contextlib.suppress(OSError, RuntimeError):
+            self._boot()
+
+
 class ProcessesExecutor:
     """Loads in `num_workers` processes, a batch each.
 
@@ -49,9 +64,9 @@ class ProcessesExecutor:
         # The pool looks after the end of the interpreter itself.
         self._finalizer.atexit = False
 
-    def session(self, in_order: bool, known: Known) -> PoolSession:
+    def session(self, in_order: bool, known: Known) -> ProcessesSession:
         """Return a session; no process is started yet."""
-        return PoolSession(self, self.pool, self._load, Line(in_order, known))
+        return ProcessesSession(self, self._load, Line(in_order, known))
 
     def places(self) -> list[str]:
         """Return where the state of each worker process stands."""

@@ -6,7 +6,8 @@
 | | `places() -> list[str]` | when somebody looks what workers do: the `stat` file of each in `/proc` |
 | | `resize(width)` | by the loader, to have more or fewer workers from now on |
 | | `close()` | when the loader is closed or gone; idempotent; waits for nothing |
-| `Session` | `submit(task)` | by the iterator's thread; returns at once |
+| `Session` | `begin()`, optional | by the iterator's thread, before the first task is made; starts what takes long, raises nothing |
+| | `submit(task)` | by the iterator's thread; returns at once |
 | | `wait(seconds)` | until something more has come, or the time is over |
 | | `notify()` | by any thread that has something to tell |
 | | `outcomes` | the window that workers put their outcomes into |

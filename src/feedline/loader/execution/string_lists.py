@@ -1,41 +1,141 @@
 """Long lists of strings (paths, texts) in a form that is written several times as fast as by pickle as it comes.
 
 Pickle looks every string up in a table of what it has written already, which for millions of them is most of the time until
-the first batch. Here they are written without.
+the first batch. Here they are written without, in pieces: each is looked at and written while the processor's cache has
+it, and neither side ever has all of the bytes in memory of its own, whose pages would cost more than the work.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import pickle
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 
-__all__ = ["MIN_STRINGS", "pack_strings", "unpack_strings"]
+__all__ = ["MIN_STRINGS", "Packed", "TextFile", "pack_strings", "unpack_strings"]
 
 #: Shorter lists are left to pickle.
 MIN_STRINGS = 20_000
 _SAMPLE = 1_000
+#: Strings in one piece.
+_PIECE = 2_048
 
 
-def pack_strings(values: list[Any]) -> pickle.PickleBuffer | None:
-    """Return `values` packed if all are `str`, or all `bytes`; `None` for others.
+class Packed(NamedTuple):
+    """A list of strings, packed.
 
-    A list that holds the same object many times is left to pickle, which keeps it one.
+    Attributes:
+        lengths: bytes of each piece.
+        data: the pieces, one behind the other; or where they lie in a file.
+    """
+
+    lengths: list[int]
+    data: pickle.PickleBuffer | int
+
+
+class _Sink(Protocol):
+    def write(self, data: Any, /) -> Any: ...
+
+    def tell(self) -> int: ...
+
+
+def pack_strings(values: list[Any], file: TextFile | None = None) -> Packed | None:
+    """Pack `values`, into `file` if there is one, if all are `str`, or all `bytes`.
+
+    Returns:
+        What `unpack_strings` takes; `None` for lists of anything else, and for those that hold the same object many
+        times, which pickle keeps one.
+
+    Raises:
+        OSError: there is no room in the file.
     """
     if type(values[0]) not in (str, bytes):
         return None
     sample = values[:: max(1, len(values) // _SAMPLE)]
-    if len(set(map(id, sample))) < len(sample) or len(set(map(type, values))) != 1:
+    if len(set(map(id, sample))) < len(sample):
         return None
-    file = io.BytesIO()
-    pickler = pickle.Pickler(file, protocol=5)
+    memory = io.BytesIO()
+    sink = memory if file is None else file
+    start = sink.tell()
+    lengths = _write(values, sink)
+    if lengths is None:
+        return None
+    return Packed(lengths, pickle.PickleBuffer(memory.getvalue()) if file is None else start)
+
+
+def _write(values: list[Any], sink: _Sink) -> list[int] | None:
+    """Write `values` piece by piece; `None` as soon as one has something else in it."""
+    pickler = pickle.Pickler(sink, protocol=5)
     pickler.fast = True
-    pickler.dump(values)
-    return pickle.PickleBuffer(file.getvalue())
+    kinds = {type(values[0])}
+    ends = [sink.tell()]
+    for start in range(0, len(values), _PIECE):
+        piece = values[start : start + _PIECE]
+        if set(map(type, piece)) != kinds:
+            return None
+        pickler.dump(piece)
+        ends.append(sink.tell())
+    return [end - start for start, end in pairwise(ends)]
 
 
-def unpack_strings(packed: Any) -> list[Any]:
-    """Return the list again."""
-    values = pickle.loads(packed)
-    assert isinstance(values, list)
+def unpack_strings(packed: Packed, file: TextFile | None = None) -> list[Any]:
+    """Return the list again; `file` is the one that it was packed into."""
+    lengths, data = packed
+    values: list[Any] = []
+    if isinstance(data, int):
+        assert file is not None
+        # Not into a mapping of the file: each of its pages would be looked up, to be used once.
+        buffer = memoryview(bytearray(max(lengths)))
+        for length in lengths:
+            file.read_into(buffer[:length], data)
+            values += pickle.loads(buffer[:length])
+            data += length
+        return values
+    with memoryview(data) as view:
+        start = 0
+        for length in lengths:
+            values += pickle.loads(view[start : start + length])
+            start += length
     return values
+
+
+class TextFile:
+    """A file that packed lists are appended to, and read from by position: processes may share its descriptor.
+
+    Args:
+        descriptor: is the caller's to close.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._end = 0
+
+    def tell(self) -> int:
+        """Return where the next bytes will lie."""
+        return self._end
+
+    def write(self, data: Any) -> int:
+        """Append all of `data`.
+
+        Raises:
+            OSError: there is no room.
+        """
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view):
+            done += os.pwrite(self._descriptor, view[done:], self._end + done)
+        self._end += done
+        return done
+
+    def read_into(self, view: memoryview, position: int) -> None:
+        """Fill `view` with what lies at `position`.
+
+        Raises:
+            EOFError: the file is shorter.
+        """
+        while view:
+            count = os.preadv(self._descriptor, [view], position)
+            if not count:
+                raise EOFError("the file of packed strings is shorter than it was")
+            view, position = view[count:], position + count

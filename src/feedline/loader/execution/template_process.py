@@ -7,7 +7,7 @@ import pickle
 import select
 import socket
 import subprocess
-from multiprocessing.spawn import get_executable
+import sys
 from typing import Any
 
 from feedline.loader.execution.channel import Inbox, Outbox
@@ -18,6 +18,9 @@ __all__ = ["TemplateProcess"]
 
 #: Seconds that it gets to end when its socket is closed.
 PATIENCE_SECONDS = 0.5
+#: Set while it imports NumPy. OpenBLAS starts a thread for each processor then, and they spin for a while, waiting for
+#: work, when the owner needs the processor to pickle the dataset; this lets them sleep at once.
+_WHILE_IMPORTING = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 
 
 class TemplateProcess:
@@ -31,11 +34,13 @@ class TemplateProcess:
         ours, theirs = socket.socketpair()
         try:
             theirs.set_inheritable(True)
-            program = bootstrap(theirs.fileno(), os.getpid())
+            lent = {name: value for name, value in _WHILE_IMPORTING.items() if name not in os.environ}
+            program = bootstrap(theirs.fileno(), os.getpid(), list(lent))
             self._process = subprocess.Popen(
                 [_executable(), *_interpreter_flags(), "-c", program],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                env={**os.environ, **lent},
             )
         except BaseException:
             ours.close()
@@ -71,8 +76,7 @@ class TemplateProcess:
 
     def equip(self, parcel: Parcel, options: dict[str, Any]) -> None:
         """Send what workers run; to be done before they are spawned."""
-        files = [] if parcel.descriptor is None else [os.dup(parcel.descriptor)]
-        self._send(("parcel", options, parcel.layout, parcel.inline), files)
+        self._send(("parcel", options, parcel.facts()), [os.dup(file) for file in parcel.descriptors()])
 
     def order(self, *order: Any) -> None:
         """Send an order that needs no descriptors."""
@@ -116,7 +120,9 @@ class TemplateProcess:
 
 
 def _executable() -> str:
-    path = get_executable()
+    # Whoever embeds Python has told multiprocessing which one to start, if anybody; it takes long to import.
+    spawn = sys.modules.get("multiprocessing.spawn")
+    path = sys.executable if spawn is None else spawn.get_executable()
     if not path:
         raise OSError("the path of the Python interpreter is not known: sys.executable is empty")
     return os.fsdecode(path)

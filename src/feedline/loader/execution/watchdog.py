@@ -32,6 +32,12 @@ class WatchedSession:
         self._waited = 0.0
         self.outcomes: Window[Outcome] = inner.outcomes
 
+    def begin(self) -> None:
+        """Start what takes long."""
+        begin = getattr(self._inner, "begin", None)
+        if begin is not None:
+            begin()
+
     def submit(self, task: Task) -> None:
         """Queue `task`."""
         self._inner.submit(task)
