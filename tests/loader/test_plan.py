@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from feedline import BatchSampler, RandomSampler
 from feedline.loader.plan import BatchOrderPlan, IterablePlan, OrderPlan
-from feedline.loader.streams import DeferredPlan, StreamSource
+from feedline.loader.stream_plan import DeferredPlan
+from feedline.loader.streams import StreamSource
 from loading import CountingStream, SeekableStream
 
 sizes = st.integers(1, 9)

@@ -41,7 +41,8 @@ from feedline.loader.report import report_text
 from feedline.loader.source import IterableSource, Source
 from feedline.loader.state import LoaderState, differences
 from feedline.loader.stats import Clock, LoaderStats
-from feedline.loader.streams import DeferredPlan, StreamPlan, StreamSession
+from feedline.loader.stream_plan import DeferredPlan, StreamPlan
+from feedline.loader.stream_session import StreamSession
 from feedline.loader.telling import Telling
 from feedline.loader.trace import Trace
 from feedline.transforms.compose import Identity
