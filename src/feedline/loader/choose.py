@@ -1,21 +1,27 @@
-"""What a loader's arguments mean: is this a dataset, where do batches come from, what does collation have to know."""
+"""What a loader's arguments mean: is this a dataset, do they go together, where do batches come from, what loads them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sized
+from typing import Any, Literal
 
 import numpy as np
 
-from feedline.datasets.protocol import is_stream
+from feedline.datasets.protocol import AsyncDataset, is_stream
 from feedline.errors import OptionError
+from feedline.loader.batch import BatchLoader, collate_or_default
+from feedline.loader.execution.choice import check_workers
+from feedline.loader.fetch import ItemLoader
 from feedline.loader.options import LoaderOptions, check_map_options, check_stream_options
+from feedline.loader.progress_bar import require_progress
 from feedline.loader.source import BatchOrderSource, GivenOrder, IterableSource, OrderSource, Source
 from feedline.loader.streams import StreamSource
 from feedline.samplers.job import running_job
 from feedline.samplers.random import RandomSampler
 from feedline.samplers.sequential import SequentialSampler
+from feedline.transforms.compose import Identity
 
-__all__ = ["bound_collate", "check_dataset", "source_of"]
+__all__ = ["batch_loader_of", "bound_collate", "check_dataset", "check_together", "kind_of", "source_of"]
 
 
 def bound_collate(collate_fn: Any, transform: Any) -> Any:
@@ -48,6 +54,53 @@ def check_dataset(dataset: Any) -> Any:
             f"{' and '.join(missing)}"
         )
     return dataset
+
+
+def kind_of(dataset: Any) -> Literal["map", "async", "stream"]:
+    """Return which of the three kinds of datasets `dataset` is."""
+    if is_stream(dataset):
+        return "stream"
+    return "async" if isinstance(dataset, AsyncDataset) else "map"
+
+
+def check_together(dataset: Any, options: LoaderOptions) -> None:
+    """Raise an `OptionError` where an option can't be had with this dataset, and a `MissingExtraError` for a missing library."""
+    check_workers(options)
+    if options.progress:
+        require_progress()
+    if options.reseed_globals and isinstance(dataset, AsyncDataset):
+        raise OptionError(
+            "reseed_globals=True with an AsyncDataset: its transform runs in a thread beside yours, which shares "
+            "the global generators; draw from context.rng"
+        )
+    if isinstance(options.max_failures, float) and is_stream(dataset) and not isinstance(dataset, Sized):
+        raise OptionError(
+            f"max_failures={options.max_failures} is a fraction of an epoch's items, and nobody knows how many a "
+            f"stream without a length has: give a count"
+        )
+
+
+def batch_loader_of(dataset: Any, options: LoaderOptions, seed: int) -> BatchLoader:
+    """Return what loads batches of `dataset`, its random numbers drawn from `seed`."""
+    transform = None if isinstance(options.transform, Identity) else options.transform
+    items = ItemLoader(
+        dataset,
+        transform,
+        seed=seed,
+        item_concurrency=options.item_concurrency,
+        on_error=options.on_error,
+        timeout=options.timeout,
+        reseed_globals=options.reseed_globals,
+    )
+    single = options.batch_size is None and options.batch_sampler is None
+    # A gather can't be given up in the middle.
+    plain = transform is None and options.collate_fn is None and options.timeout is None
+    return BatchLoader(
+        items,
+        collate_or_default(bound_collate(options.collate_fn, transform), single),
+        single_items=single,
+        whole=plain and not single and callable(getattr(dataset, "take", None)),
+    )
 
 
 def source_of(dataset: Any, options: LoaderOptions) -> Source:

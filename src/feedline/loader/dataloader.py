@@ -5,47 +5,46 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from feedline.datasets.protocol import AsyncDataset, is_stream
-from feedline.errors import OptionError, StateError
+from feedline.datasets.protocol import AsyncDataset
 from feedline.keys import check_epoch, fresh_seed
 from feedline.loader import forks
-from feedline.loader.batch import BatchLoader, collate_or_default
+from feedline.loader.again import load_again, task_again
 from feedline.loader.builder import LoaderBuilder
-from feedline.loader.choose import bound_collate, check_dataset, source_of
+from feedline.loader.choose import batch_loader_of, check_dataset, check_together, kind_of, source_of
 from feedline.loader.delivery import DeliveringIterator, can_pin, pin
-from feedline.loader.equipment import fill_source_of, hint_of, plain_lane, progress_bar
-from feedline.loader.execution.choice import check_workers, make_executor
+from feedline.loader.equipment import (
+    consumers_plan,
+    equipped,
+    fill_source_of,
+    group_of,
+    hint_of,
+    leaves_nothing,
+    pace_of,
+    plain_lane,
+    progress_bar,
+    warn_of_no_batch,
+)
+from feedline.loader.execution.choice import make_executor
 from feedline.loader.execution.protocol import Executor, Session
-from feedline.loader.execution.serial import SerialExecutor, SerialSession
-from feedline.loader.execution.watchdog import WatchedSession
-from feedline.loader.failures import ErrorPolicy, Failure, decide
-from feedline.loader.fetch import ItemLoader
-from feedline.loader.groups import can_split
-from feedline.loader.iterator import DataLoaderIterator, Pace
-from feedline.loader.ledger import Ledger
+from feedline.loader.execution.serial import SerialExecutor
+from feedline.loader.failures import Failure
+from feedline.loader.iterator import DataLoaderIterator
+from feedline.loader.ledger import Ledger, known_failures
 from feedline.loader.options import LoaderOptions, check_names
-from feedline.loader.ordering import Cursor
 from feedline.loader.plain import PlainLane
 from feedline.loader.plan import Plan
 from feedline.loader.progress import Position, Progress
-from feedline.loader.progress_bar import require_progress
-from feedline.loader.report import report_text
-from feedline.loader.source import IterableSource, Source
-from feedline.loader.state import LoaderState, differences
+from feedline.loader.resuming import check_fits, position_of
+from feedline.loader.source import Source
+from feedline.loader.state import LoaderState
 from feedline.loader.stats import Clock, LoaderStats
-from feedline.loader.stream_plan import DeferredPlan, StreamPlan
-from feedline.loader.stream_session import StreamSession
 from feedline.loader.telling import Telling
 from feedline.loader.trace import Trace
-from feedline.transforms.compose import Identity
 
 __all__ = ["DataLoader"]
 
@@ -117,22 +116,9 @@ class DataLoader:
         self._locks: dict[int, threading.Lock] = {}
         self._executors: dict[int, Executor] = {}
         self._iterators: weakref.WeakSet[DataLoaderIterator] = weakref.WeakSet()
-        check_workers(options)
-        if options.progress:
-            require_progress()
-        if options.reseed_globals and self._is_async():
-            raise OptionError(
-                "reseed_globals=True with an AsyncDataset: its transform runs in a thread beside yours, which shares "
-                "the global generators; draw from context.rng"
-            )
-        if isinstance(options.max_failures, float) and is_stream(dataset) and not isinstance(dataset, Sized):
-            raise OptionError(
-                f"max_failures={options.max_failures} is a fraction of an epoch's items, and nobody knows how many a "
-                f"stream without a length has: give a count"
-            )
-        kind = "stream" if is_stream(dataset) else "async" if self._is_async() else "map"
+        check_together(dataset, options)
         gives_many = any(callable(getattr(dataset, name, None)) for name in ("take", "__getitems__"))
-        self.telling = Telling(options, kind, gives_many=gives_many)
+        self.telling = Telling(options, kind_of(dataset), gives_many=gives_many)
         self._tally = self.telling.tally
         self._template = self._make_source()
         self._entropy = fresh_seed() if options.seed is None else self._template.entropy
@@ -144,31 +130,12 @@ class DataLoader:
 
     def _arm(self) -> None:
         """Bind what depends on the entropy in use."""
-        options = self.options
         self._source: Source = self._template
         if self._template.entropy is not None and self._entropy is not None:
             self._source = self._template.with_seed(self._entropy)
-        seed = self._entropy if options.seed is None else options.seed
+        seed = self._entropy if self.options.seed is None else self.options.seed
         assert seed is not None
-        transform = None if isinstance(options.transform, Identity) else options.transform
-        items = ItemLoader(
-            self.dataset,
-            transform,
-            seed=seed,
-            item_concurrency=options.item_concurrency,
-            on_error=options.on_error,
-            timeout=options.timeout,
-            reseed_globals=options.reseed_globals,
-        )
-        single = options.batch_size is None and options.batch_sampler is None
-        # A gather can't be given up in the middle.
-        plain = transform is None and options.collate_fn is None and options.timeout is None
-        self._batches = BatchLoader(
-            items,
-            collate_or_default(bound_collate(options.collate_fn, transform), single),
-            single_items=single,
-            whole=plain and not single and callable(getattr(self.dataset, "take", None)),
-        )
+        self._batches = batch_loader_of(self.dataset, self.options, seed)
         self._group: int | None = None
 
     @classmethod
@@ -196,7 +163,11 @@ class DataLoader:
                 # Of an iterable without a length, only now it shows that nothing is left: on to the next epoch.
                 start = Position(start.epoch + 1)
                 plan = self._source.plan(start.epoch, 0, 0)
-            self._warn_of_no_batch(start, plan)
+            if not (self._warned or start.units) and leaves_nothing(
+                plan, self.options, self._source, start.epoch
+            ):
+                self._warned = True
+                warn_of_no_batch(self.options, self._source, start.epoch)
             iterator = self._iterator(start, plan, with_indices)
             self._standing = iterator.progress
             self._next = Position(start.epoch + 1)
@@ -204,22 +175,18 @@ class DataLoader:
         return iterator
 
     def _iterator(self, start: Position, reading: Plan, with_indices: bool) -> DataLoaderIterator:
-        plan = self._deferred(reading)
+        plan = consumers_plan(reading, self.options)
         progress = Progress(self._source, plan, start)
         options, known = self.options, self._known(start.epoch)
         executor, telling = self._executor(), self.telling
-        session = executor.session(options.in_order, known)
-        if isinstance(plan, DeferredPlan) and isinstance(reading, StreamPlan):
-            session = StreamSession(session, reading)
-        if options.watchdog is not None and not isinstance(session, SerialSession):
-            session = WatchedSession(session, options.watchdog)
+        session = equipped(executor.session(options.in_order, known), reading, plan, options)
         clock = Clock(self._tally)
         bar = progress_bar(options, self._source, start, plan, self._tally)
         iterator = self._make_iterator(
             progress,
             plan,
             session,
-            self._pace(plan.can_group),
+            pace_of(options, telling.width, self._group_size() if plan.can_group else 1),
             on_received=Ledger(self._failures, options.max_failures, self._epoch_items),
             make_state=_StateMaker(self),
             hint=hint_of(self.dataset),
@@ -235,34 +202,8 @@ class DataLoader:
         telling.let_grow(iterator, executor)
         return iterator
 
-    def _warn_of_no_batch(self, start: Position, plan: Plan) -> None:
-        if self._warned or start.units or not self.options.drop_last:
-            return
-        end = plan.end()
-        batches = self._source.batches(start.epoch) if end is None else end - plan.first
-        items = self._source.items(start.epoch)
-        if batches == 0 and items:
-            self._warned = True
-            warnings.warn(
-                f"drop_last=True leaves nothing of {items} items: batch_size={self.options.batch_size} is more than "
-                f"there is for one batch",
-                UserWarning,
-                stacklevel=4,
-            )
-
     def _known(self, epoch: int) -> dict[int | str, Failure]:
-        """Return the failures of earlier epochs whose items are not to be tried again.
-
-        A callable policy is asked anew about each of them; where it says "raise", the item is tried again.
-        """
-        policy = self.options.on_error
-        if policy == "raise":
-            return {}
-        return {
-            failure.index: failure
-            for failure in self._failures
-            if failure.epoch < epoch and _is_left_out(policy, failure)
-        }
+        return known_failures(self._failures, self.options.on_error, epoch)
 
     def _make_iterator(self, *parts: Any, **options: Any) -> DataLoaderIterator:
         deliver = self._delivery()
@@ -274,26 +215,8 @@ class DataLoader:
         """Return what is done to a batch when it is handed out; `None` for nothing."""
         return pin if self.options.pin_memory and can_pin() else None
 
-    def _deferred(self, plan: Plan) -> Plan:
-        """With workers, a stream is read by a thread of its own, and the consumer only asks for numbers."""
-        if self.options.num_workers and isinstance(plan, StreamPlan):
-            return DeferredPlan(plan)
-        return plan
-
     def _is_async(self) -> bool:
         return isinstance(self.dataset, AsyncDataset)
-
-    def _pace(self, can_group: bool) -> Pace:
-        options = self.options
-        group = self._group_size() if can_group else 1
-        batches = self.telling.width + options.prefetch_depth if options.num_workers else 1
-        return Pace(
-            window=batches * group,
-            group=group,
-            eager=options.num_workers != 0,
-            max_bytes=options.prefetch_bytes,
-            in_order=options.in_order,
-        )
 
     def _plain_lane(self, plan: Plan, session: Session, clock: Clock) -> PlainLane | None:
         """Return the short cut, where one may be taken."""
@@ -304,12 +227,7 @@ class DataLoader:
     def _group_size(self) -> int:
         """Return how many batches are gathered at once: small ones together, if the dataset asks for it."""
         if self._group is None:
-            rows = getattr(self.dataset, "take_rows", None)
-            take, size = self._batches.take, self.options.batch_size
-            self._group = 1
-            if take is not None and rows is not None and size is not None and -(-rows // size) > 1:
-                empty = take(np.empty(0, np.int64), np.empty)
-                self._group = -(-rows // size) if can_split(empty) else 1
+            self._group = group_of(self._batches, self.options.batch_size)
         return self._group
 
     def _executor(self) -> Executor:
@@ -346,30 +264,13 @@ class DataLoader:
             IndexError: the epoch has no such batch.
         """
         epoch = check_epoch(epoch)
-        if isinstance(number, bool) or not hasattr(type(number), "__index__"):
-            raise TypeError(f"the number of a batch is an int, not {number!r}")
         if self._closed:
             raise RuntimeError("the loader is closed")
-        if is_stream(self.dataset):
-            raise TypeError("batch_at() needs random access; a stream has none")
-        if isinstance(self._source, IterableSource) and self._source.is_one_shot:
-            raise TypeError("batch_at() needs an order that can be walked anew; the sampler is an iterator")
-        plan = self._source.plan(epoch, 0, 0)
-        task = plan.task(number) if number >= 0 else None
-        if task is None:
-            raise IndexError(f"epoch {epoch} has no batch {number}")
+        task = task_again(self.dataset, self._source, epoch, number)
         executor = self._executor() if self._is_async() else SerialExecutor(self._batches)
-        session = executor.session(True, self._known(epoch))
-        session.submit(task)
-        cursor = Cursor(number)
-        while (outcome := session.outcomes.peek(cursor)) is None:
-            session.wait()
-        if outcome.error is not None:
-            raise outcome.error
-        if outcome.empty:
-            raise IndexError(f"batch {number} of epoch {epoch} is not there: all of its items are left out")
+        value = load_again(task, executor.session(True, self._known(epoch)))
         deliver = self._delivery()
-        return outcome.value if deliver is None else deliver(outcome.value)
+        return value if deliver is None else deliver(value)
 
     # -- epochs and positions
 
@@ -426,13 +327,13 @@ class DataLoader:
             StateError: it does not fit; the message has a line for each difference, and nothing is changed.
         """
         loaded = LoaderState.from_dict(state)
-        self._check_fits(loaded)
+        check_fits(loaded, self._fingerprint(), self._source.stride, is_unseeded=self._is_unseeded())
         entropy_before, source_before, batches_before = self._entropy, self._source, self._batches
         if loaded.entropy is not None:
             self._entropy = loaded.entropy
             self._arm()
         try:
-            position = self._checked_position(loaded)
+            position = position_of(loaded, self._source)
         except BaseException:
             self._entropy, self._source, self._batches = entropy_before, source_before, batches_before
             raise
@@ -442,33 +343,6 @@ class DataLoader:
                 self._executors = {}
             self._failures = list(loaded.failures)
             self._standing = self._next = position
-
-    def _check_fits(self, loaded: LoaderState) -> None:
-        lines = differences(loaded.fingerprint, self._fingerprint())
-        if self._is_unseeded() and loaded.entropy is None and not lines:
-            lines.append("entropy: the state has nothing, though its seed is None")
-        if loaded.ahead and loaded.world_size != self._source.stride:
-            lines.append(
-                f"world_size: the state has {loaded.world_size}, the loader has {self._source.stride}, and batches "
-                f"that were delivered ahead of order (in_order=False) can't be dealt out anew"
-            )
-        if lines:
-            raise StateError(
-                "the state does not fit this loader:\n" + "\n".join(f"  {line}" for line in lines)
-            )
-
-    def _checked_position(self, loaded: LoaderState) -> Position:
-        whole = self._source.whole(loaded.epoch)
-        # With tail="drop" the global order may be longer than what the ranks get of it.
-        end = None if whole is None else whole + self._source.stride - 1
-        if end is not None and loaded.position > end:
-            raise StateError(
-                f"the state does not fit this loader:\n  position: the state has {loaded.position}, "
-                f"the loader's epoch ends at {end}"
-            )
-        if loaded.position and self._source.longest_left(loaded.epoch, loaded.position) == 0:
-            return Position(loaded.epoch + 1)
-        return Position(loaded.epoch, loaded.position, loaded.batch, frozenset(loaded.ahead), loaded.stream)
 
     def _is_unseeded(self) -> bool:
         return self.options.seed is None or self._template.entropy is not None
@@ -497,14 +371,7 @@ class DataLoader:
             items = self._source.items(self.epoch)
         except Exception:  # a length that can't be had must not cost the report
             items = None
-        last = self._failures[-1] if self._failures else None
-        auto = self.telling.auto
-        return report_text(
-            self.stats(),
-            items,
-            None if last is None else f"item {last.index!r} of epoch {last.epoch}: {last.error}",
-            None if auto is None else auto.note,
-        )
+        return self.telling.report(items, self._failures[-1] if self._failures else None)
 
     def trace(self, path: str | os.PathLike[str]) -> Trace:
         """Return a context manager that records what iterators made within it do, for https://ui.perfetto.dev.
@@ -590,13 +457,6 @@ class DataLoader:
             if getattr(self.options, name) != getattr(defaults, name)
         ]
         return f"DataLoader({', '.join([type(self.dataset).__name__, *shown])})"
-
-
-def _is_left_out(policy: ErrorPolicy, failure: Failure) -> bool:
-    try:
-        return decide(policy, failure) != "raise"
-    except Exception:  # out of the user's policy: tried again, the item's batch will tell
-        return False
 
 
 class _StateMaker:

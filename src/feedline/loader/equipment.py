@@ -1,7 +1,8 @@
-"""What an iterator is equipped with: hints, targets to fill, a bar, and the short cut that it may take."""
+"""What an iterator is equipped with: its pace, hints, targets to fill, a bar, and the short cut that it may take."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,10 @@ from feedline.datasets.protocol import is_stream
 from feedline.loader.batch import BatchLoader
 from feedline.loader.execution.protocol import Session
 from feedline.loader.execution.serial import SerialSession
+from feedline.loader.execution.watchdog import WatchedSession
 from feedline.loader.fill import FillSource
+from feedline.loader.groups import can_split
+from feedline.loader.iterator import Pace
 from feedline.loader.options import LoaderOptions
 from feedline.loader.plain import Delivered, PlainItems, PlainLane, PlainWhole
 from feedline.loader.plan import OrderPlan, Plan
@@ -19,9 +23,75 @@ from feedline.loader.progress import Position
 from feedline.loader.progress_bar import ProgressBar
 from feedline.loader.source import Source
 from feedline.loader.stats import Clock, Tally
+from feedline.loader.stream_plan import DeferredPlan, StreamPlan
+from feedline.loader.stream_session import StreamSession
 from feedline.transforms.compose import Identity
 
-__all__ = ["fill_source_of", "hint_of", "plain_lane", "progress_bar"]
+__all__ = [
+    "consumers_plan",
+    "equipped",
+    "fill_source_of",
+    "group_of",
+    "hint_of",
+    "leaves_nothing",
+    "pace_of",
+    "plain_lane",
+    "progress_bar",
+    "warn_of_no_batch",
+]
+
+
+def consumers_plan(plan: Plan, options: LoaderOptions) -> Plan:
+    """Return what the consumer knows of `plan`: with workers, a stream is read by a thread of its own."""
+    return DeferredPlan(plan) if options.num_workers and isinstance(plan, StreamPlan) else plan
+
+
+def equipped(session: Session, reading: Plan, plan: Plan, options: LoaderOptions) -> Session:
+    """Return `session` with a reader before it where the consumer has a `plan` of its own, and watched where asked for."""
+    if isinstance(plan, DeferredPlan) and isinstance(reading, StreamPlan):
+        session = StreamSession(session, reading)
+    if options.watchdog is not None and not isinstance(session, SerialSession):
+        session = WatchedSession(session, options.watchdog)
+    return session
+
+
+def pace_of(options: LoaderOptions, width: int, group: int) -> Pace:
+    """Return how far work may run ahead with `width` workers, `group` batches being one task."""
+    batches = width + options.prefetch_depth if options.num_workers else 1
+    return Pace(
+        window=batches * group,
+        group=group,
+        eager=options.num_workers != 0,
+        max_bytes=options.prefetch_bytes,
+        in_order=options.in_order,
+    )
+
+
+def group_of(load: BatchLoader, batch_size: int | None) -> int:
+    """Return how many batches are gathered at once: small ones together, if the dataset asks for it."""
+    rows, take = getattr(load.items.dataset, "take_rows", None), load.take
+    if take is None or rows is None or batch_size is None or -(-rows // batch_size) <= 1:
+        return 1
+    return -(-rows // batch_size) if can_split(take(np.empty(0, np.int64), np.empty)) else 1
+
+
+def leaves_nothing(plan: Plan, options: LoaderOptions, source: Source, epoch: int) -> bool:
+    """Tell whether `drop_last` leaves no batch of an epoch that has items."""
+    if not options.drop_last:
+        return False
+    end = plan.end()
+    batches = source.batches(epoch) if end is None else end - plan.first
+    return batches == 0 and bool(source.items(epoch))
+
+
+def warn_of_no_batch(options: LoaderOptions, source: Source, epoch: int) -> None:
+    """Warn whoever called `iter(loader)`."""
+    warnings.warn(
+        f"drop_last=True leaves nothing of {source.items(epoch)} items: batch_size={options.batch_size} is more than "
+        f"there is for one batch",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def hint_of(dataset: Any) -> Callable[[Any], None] | None:

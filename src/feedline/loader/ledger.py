@@ -1,14 +1,14 @@
-"""`Ledger`: keeps what failed, and ends a run with too many failures."""
+"""`Ledger`: keeps what failed, and ends a run with too many failures; and which of it is not tried again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from feedline.errors import TooManyFailures
 from feedline.loader.batch import Outcome
-from feedline.loader.failures import Failure
+from feedline.loader.failures import ErrorPolicy, Failure, decide
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "known_failures"]
 
 
 #: Failures at the end of the ledger among which one that may be there already is looked for.
@@ -53,3 +53,24 @@ class Ledger:
             return len(self._failures), self._max, str(self._max)
         count = sum(failure.epoch == epoch for failure in self._failures)
         return count, self._max * self._epoch_items(epoch), f"{self._max:g} of the epoch's items"
+
+
+def known_failures(failures: Iterable[Failure], policy: ErrorPolicy, epoch: int) -> dict[int | str, Failure]:
+    """Return the failures of epochs before `epoch` whose items are not to be tried again, by index.
+
+    A callable policy is asked anew about each of them; where it says "raise", the item is tried again.
+    """
+    if policy == "raise":
+        return {}
+    return {
+        failure.index: failure
+        for failure in failures
+        if failure.epoch < epoch and _is_left_out(policy, failure)
+    }
+
+
+def _is_left_out(policy: ErrorPolicy, failure: Failure) -> bool:
+    try:
+        return decide(policy, failure) != "raise"
+    except Exception:  # out of the user's policy: tried again, the item's batch will tell
+        return False

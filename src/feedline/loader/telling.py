@@ -8,10 +8,12 @@ from feedline.errors import OptionError
 from feedline.loader.auto import AutoWidth, weak_method
 from feedline.loader.execution.protocol import Executor
 from feedline.loader.execution.serial import SerialExecutor
+from feedline.loader.failures import Failure
 from feedline.loader.iterator import DataLoaderIterator
 from feedline.loader.lookout import Lookout, cores
 from feedline.loader.monitor import Monitor, Observer, StatsCallback
 from feedline.loader.options import LoaderOptions
+from feedline.loader.report import report_text
 from feedline.loader.stats import LoaderStats, Tally
 from feedline.loader.trace import Trace
 
@@ -60,6 +62,15 @@ class Telling:
             item_concurrency=options.item_concurrency,
             prefetch_depth=options.prefetch_depth,
             cores=self._cores,
+        )
+
+    def report(self, epoch_items: int | None, last: Failure | None) -> str:
+        """Return one screen in plain words; `last` is the last item that failed."""
+        return report_text(
+            self.stats(),
+            epoch_items,
+            None if last is None else f"item {last.index!r} of epoch {last.epoch}: {last.error}",
+            None if self.auto is None else self.auto.note,
         )
 
     def lookout(self, executor: Executor) -> Lookout | None:
