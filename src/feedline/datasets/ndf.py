@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feedline.datasets.arrays import RowSpec
-from feedline.datasets.indexing import check_index, check_indices
-from feedline.datasets.kind import Named
-from feedline.datasets.protocol import Allocate, Int64Array
-from feedline.errors import NdfError, OptionError
-from feedline.ndf.layout import NdfHeader
-from feedline.ndf.positional import absolute_path
+from feedline.datasets.ndf_rows import NdfRows
+from feedline.datasets.protocol import Int64Array
+from feedline.errors import NdfError
 from feedline.ndf.reader import NdfReader
 
-__all__ = ["NdfDataset", "check_row_dtype"]
-
-Array: TypeAlias = npt.NDArray[Any]
+__all__ = ["NdfDataset"]
 
 
-class NdfDataset(Named):
+class NdfDataset(NdfRows):
     """The rows of an `.ndf` file; a batch reads only the rows that it needs.
 
     Args:
@@ -63,77 +57,15 @@ class NdfDataset(Named):
     """
 
     def __init__(self, path: Any, dtype: npt.DTypeLike = "float64", mmap: bool = False) -> None:
-        self.dtype = check_row_dtype(dtype)
-        self.path = absolute_path(path)
-        if not isinstance(mmap, bool):
-            raise TypeError(f"mmap must be True or False, not {mmap!r}")
-        self.mmap = mmap
+        super().__init__(path, dtype, mmap)
         self._reader: NdfReader | None = NdfReader(self.path, mmap)
-        self._header: NdfHeader = self._reader.header
-
-    @property
-    def n(self) -> int:
-        """Rows in the file."""
-        return self._header.n
-
-    @property
-    def d(self) -> int:
-        """Features in a row."""
-        return self._header.d
-
-    @property
-    def l(self) -> int:  # noqa: E743 - the format's own name
-        """Labels in a row; may be 0."""
-        return self._header.l
-
-    @property
-    def row_specs(self) -> tuple[RowSpec, RowSpec]:
-        """Shape and dtype of a row, and of its labels."""
-        return RowSpec((self.d,), self.dtype), RowSpec((self.l,), self.dtype)
-
-    def __len__(self) -> int:
-        return self._header.n
-
-    def __getitem__(self, index: int) -> tuple[Array, Array]:
-        """Return `(row, labels)`, new arrays of shapes `(d,)` and `(l,)`."""
-        place = check_index(index, self.n, "NdfDataset")
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            row = self._open().read_row(place).astype(self.dtype, copy=False)
-        return row[: self.d], row[self.d :]
-
-    def __getitems__(self, indices: Sequence[int] | Int64Array) -> list[tuple[Array, Array]]:
-        """Return the items `indices`, in order, read together."""
-        return list(zip(*self.take(check_indices(indices, self.n, "NdfDataset"), np.empty)))
-
-    def __iter__(self) -> Iterator[tuple[Array, Array]]:
-        return (self[place] for place in range(self.n))
-
-    def take(self, indices: Int64Array, allocate: Allocate) -> tuple[Array, Array]:
-        """Return the batch `(rows, labels)` of the items `indices`, shapes `(b, d)` and `(b, l)`, in new memory.
-
-        Raises:
-            IndexError: an index is out of range; its attribute `position` tells the place.
-            NdfError: the file was cut or written over.
-        """
-        places = check_indices(indices, self.n, "NdfDataset")
-        x = allocate((len(places), self.d), self.dtype)
-        y = allocate((len(places), self.l), self.dtype)
-        self._open().gather(places, x, y)
-        return x, y
-
-    def take_into(self, indices: Int64Array, outs: Sequence[Array]) -> None:
-        """Read the items `indices` into the caller's arrays `(x, y)`; raises as `take` does.
-
-        They must be C-contiguous, of this dataset's dtype and of shapes `(b, d)` and `(b, l)`.
-        """
-        x, y = outs
-        self._open().gather(check_indices(indices, self.n, "NdfDataset"), x, y)
+        self._header = self._reader.header
 
     def prefetch(self, indices: Sequence[int] | Int64Array) -> None:
         """Let the system read the items `indices` ahead, if they are not in memory; a hint, returns at once."""
         reader = self._open()
         if not reader.skips_hint():
-            reader.hint(check_indices(indices, self.n, "NdfDataset"))
+            reader.hint(self._places(indices))
 
     def close(self) -> None:
         """Close the file; the next read opens it again. Not needed: it closes when the dataset goes."""
@@ -162,29 +94,3 @@ class NdfDataset(Named):
         self.path, self.mmap, self._header = state["path"], state["mmap"], state["header"]
         self.dtype = np.dtype(state["dtype"])
         self._reader = None
-
-    def __repr__(self) -> str:
-        more = "" if self.dtype == np.float64 else f", dtype={self.dtype.name!r}"
-        more += ", mmap=True" if self.mmap else ""
-        return f"NdfDataset({self.path!r}{more})"
-
-
-def check_row_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """Return `dtype` as a NumPy dtype if rows can be had in it.
-
-    Raises:
-        TypeError: it is `None`, or nothing that names a dtype.
-        OptionError: it is a text that names none, or neither float64 nor float32.
-    """
-    # np.dtype(None) is float64, and a slip here.
-    if dtype is None:
-        raise TypeError("dtype must be 'float64' or 'float32', not None")
-    try:
-        found = np.dtype(dtype)
-    except (TypeError, ValueError, SyntaxError) as error:
-        # NumPy's own words name neither the argument nor what it may be.
-        kind = OptionError if isinstance(dtype, str) else TypeError
-        raise kind(f"dtype must be 'float64' or 'float32', not {dtype!r}") from error
-    if found not in (np.dtype("=f8"), np.dtype("=f4")):
-        raise OptionError(f"dtype must be 'float64' or 'float32', not {dtype!r}")
-    return found

@@ -5,30 +5,24 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feedline.datasets.arrays import RowSpec
 from feedline.datasets.bounded_cache import BoundedCache
-from feedline.datasets.indexing import check_index, check_indices, runs_by_part
-from feedline.datasets.kind import Named
-from feedline.datasets.ndf import check_row_dtype
-from feedline.datasets.protocol import Allocate, Int64Array
+from feedline.datasets.indexing import runs_by_part
+from feedline.datasets.ndf_rows import Array, NdfRows
+from feedline.datasets.protocol import Int64Array
 from feedline.errors import NdfError
-from feedline.ndf.layout import HEADER_BYTES
-from feedline.ndf.positional import absolute_path
+from feedline.ndf.layout import HEADER_BYTES, NdfHeader
 from feedline.ndf.reader import NdfReader, Scratch
 from feedline.ndf.shards import INDEX_NAME, ShardIndex, check_header, read_index
 
 __all__ = ["NdfShards"]
 
-Array: TypeAlias = npt.NDArray[Any]
 
-
-class NdfShards(Named):
+class NdfShards(NdfRows):
     """The rows of a folder of shards, as `feedline convert` writes it: many `.ndf` files that read as one dataset.
 
     Args:
@@ -71,13 +65,9 @@ class NdfShards(Named):
     max_open_files = 96
 
     def __init__(self, path: Any, dtype: npt.DTypeLike = "float64", mmap: bool = False) -> None:
-        self.dtype = check_row_dtype(dtype)
-        self.path = absolute_path(path)
-        if not isinstance(mmap, bool):
-            raise TypeError(f"mmap must be True or False, not {mmap!r}")
-        self.mmap = mmap
+        super().__init__(path, dtype, mmap)
         index, data = read_index(self.path)
-        self.n, self.d, self.l = index.n, index.d, index.l
+        self._header = NdfHeader(index.n, index.d, index.l)
         self._digest = hashlib.sha256(data).hexdigest()
         self._shards: _OpenShards | None = _OpenShards(self.path, index, mmap, self.max_open_files)
 
@@ -90,56 +80,6 @@ class NdfShards(Named):
     def num_shards(self) -> int:
         """How many files there are."""
         return len(self.index.shards)
-
-    @property
-    def row_specs(self) -> tuple[RowSpec, RowSpec]:
-        """Shape and dtype of a row, and of its labels."""
-        return RowSpec((self.d,), self.dtype), RowSpec((self.l,), self.dtype)
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, index: int) -> tuple[Array, Array]:
-        """Return `(row, labels)`, new arrays of shapes `(d,)` and `(l,)`."""
-        place = check_index(index, self.n, "NdfShards")
-        shards = self._open()
-        number = shards.number_of(place)
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            row = shards.reader(number).read_row(place - int(shards.starts[number]))
-            row = row.astype(self.dtype, copy=False)
-        return row[: self.d], row[self.d :]
-
-    def __getitems__(self, indices: Sequence[int] | Int64Array) -> list[tuple[Array, Array]]:
-        """Return the items `indices`, in order, read together."""
-        return list(zip(*self.take(check_indices(indices, self.n, "NdfShards"), np.empty)))
-
-    def __iter__(self) -> Iterator[tuple[Array, Array]]:
-        return (self[place] for place in range(self.n))
-
-    def take(self, indices: Int64Array, allocate: Allocate) -> tuple[Array, Array]:
-        """Return the batch `(rows, labels)` of the items `indices`, shapes `(b, d)` and `(b, l)`, in new memory.
-
-        Raises:
-            IndexError: an index is out of range; its attribute `position` tells the place.
-            NdfError: a shard is missing, cut or changed.
-        """
-        places = check_indices(indices, self.n, "NdfShards")
-        x = allocate((len(places), self.d), self.dtype)
-        y = allocate((len(places), self.l), self.dtype)
-        self._open().gather(places, x, y)
-        return x, y
-
-    def take_into(self, indices: Int64Array, outs: Sequence[Array]) -> None:
-        """Read the items `indices` into the caller's arrays `(x, y)`; raises as `take` does.
-
-        They must be C-contiguous, of this dataset's dtype and of shapes `(b, d)` and `(b, l)`.
-        """
-        x, y = outs
-        self._open().gather(check_indices(indices, self.n, "NdfShards"), x, y)
-
-    def prefetch(self, indices: Sequence[int] | Int64Array) -> None:
-        """Let the system read the items `indices` ahead, if they are not in memory; a hint, returns at once."""
-        self._open().hint(check_indices(indices, self.n, "NdfShards"))
 
     def close(self) -> None:
         """Close all files; the next read opens them again. Not needed: they close when the dataset goes."""
@@ -165,18 +105,13 @@ class NdfShards(Named):
         return shards
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("path", "mmap", "n", "d", "l", "_digest")
+        names = ("path", "mmap", "_header", "_digest")
         return {name: getattr(self, name) for name in names} | {"dtype": self.dtype.name}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.dtype = np.dtype(state["dtype"])
         self._shards = None
-
-    def __repr__(self) -> str:
-        more = "" if self.dtype == np.float64 else f", dtype={self.dtype.name!r}"
-        more += ", mmap=True" if self.mmap else ""
-        return f"NdfShards({self.path!r}{more})"
 
 
 class _OpenShards:
@@ -213,6 +148,11 @@ class _OpenShards:
 
     def reader(self, number: int) -> NdfReader:
         return self._readers.get(number, self._open)
+
+    def read_row(self, place: int) -> Array:
+        """Return the row at `place`, as `NdfReader.read_row` does."""
+        number = self.number_of(place)
+        return self.reader(number).read_row(place - int(self.starts[number]))
 
     def _open(self, number: int) -> NdfReader:
         path = os.path.join(self.folder, self.index.shards[number].file)
