@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from feedline import DataLoader
 from feedline.loader.execution import block_files
 from feedline.loader.execution.block_files import map_block, write_block
 from feedline.loader.execution.handoff import dump_out, load_out
@@ -104,6 +107,67 @@ def test_a_file_that_was_cut_is_an_error(file):
     os.ftruncate(file._descriptor, 5000)
     with pytest.raises(EOFError, match="shorter"):
         unpack_strings(packed, file)
+
+
+@pytest.mark.parametrize("name", sorted(LISTS))
+def test_a_list_may_be_read_while_it_is_written(name, file):
+    values = LISTS[name]
+    reader = TextFile(file._descriptor)
+    seen = []
+
+    def tell(start, lengths):
+        seen.append(len(reader.read_on(start, lengths)))
+
+    file.tell_pieces = tell
+    packed = pack_strings(values, file)
+    assert packed is not None
+    if len(values) > 40_000:
+        assert seen
+    assert seen == sorted(set(seen))
+    assert unpack_strings(packed, reader) == values
+    assert reader.begun == {}
+    assert unpack_strings(packed, reader) == values
+
+
+class Texts:
+    """Long lists, among them one that has to go by pickle; a worker that has item 70,001 in hand is killed once."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+        self.texts = [f"text {number}" for number in range(90_000)]
+        self.same = self.texts
+        self.mixed = [*(str(number) for number in range(60_000)), None]
+        self.raw = [b"%d" % number for number in range(30_000)]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, index: int) -> tuple[str, bool, str, bytes]:
+        if index == 70_001 and not self.marker.exists():
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        own = self.same is self.texts and type(self.texts) is list and self.mixed[-1] is None
+        return self.texts[index], own, self.mixed[index % 60_000], self.raw[index % 30_000]
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_all_workers_have_the_lists_and_so_has_one_that_takes_the_place_of_another(num_workers, tmp_path):
+    dataset = Texts(tmp_path / "marker")
+    options = {"batch_size": 5_000, "collate_fn": list}
+    with DataLoader(dataset, num_workers=num_workers, worker_type="process", **options) as loader:
+        for _ in range(2):
+            rows = [row for batch in loader for row in batch]
+            assert dataset.marker.exists()
+            assert rows == [(f"text {n}", True, str(n % 60_000), b"%d" % (n % 30_000)) for n in range(90_000)]
+
+
+def test_workers_that_come_later_have_the_lists_too(tmp_path):
+    dataset = Texts(tmp_path / "marker")
+    dataset.marker.touch()
+    with DataLoader(dataset, 9_000, num_workers=1, worker_type="process", collate_fn=list) as loader:
+        next(iter(loader))
+        loader._executor().resize(3)
+        assert [row[0] for batch in loader for row in batch] == dataset.texts
 
 
 PARTS = [bytes(range(256)) * 700, np.arange(100_000.0), b"", b"short", np.arange(77_777, dtype=np.int16)]

@@ -6,6 +6,7 @@ import copy
 import logging
 import os
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 from feedline.datasets.protocol import is_stream
@@ -35,6 +36,24 @@ class _NoRoom(Exception):
 
 class _PackedTexts(TextFile):
     """Tells its own errors from those that user code raises while it is pickled."""
+
+    def __init__(self, descriptor: int, tell: Callable[[str, Any], None] | None) -> None:
+        super().__init__(descriptor)
+        self._tell = tell
+        self._is_told = False
+        if tell is not None:
+            self.tell_pieces = self._tell_pieces
+
+    def _tell_pieces(self, start: int, lengths: list[int]) -> None:
+        assert self._tell is not None
+        if not self._is_told:
+            try:
+                descriptor = os.dup(self._descriptor)
+            except OSError as error:
+                raise _NoRoom from error
+            self._tell("texts", descriptor)
+            self._is_told = True
+        self._tell("pieces", (start, lengths))
 
     def write(self, data: Any) -> int:
         try:
@@ -72,14 +91,19 @@ def pickle_loader(load: BatchLoader, texts: TextFile | None = None) -> list[Any]
     return [stream, *buffers]
 
 
-def pack_loader(load: BatchLoader) -> Parcel:
+def pack_loader(load: BatchLoader, tell: Callable[[str, Any], None] | None = None) -> Parcel:
     """Pickle `load` into files that workers map, or read.
+
+    Args:
+        load: what workers run.
+        tell: is called while long lists of strings are written: with `"texts"` and a descriptor of their file, which is the
+            callee's from then on; and with `"pieces"` and what `TextFile.read_on` takes.
 
     Raises:
         TypeError: a part of it can't be pickled; the message names it.
     """
     try:
-        return _pack_into_files(load)
+        return _pack_into_files(load, tell)
     except (OSError, _NoRoom) as error:
         reason = error.__cause__ if isinstance(error, _NoRoom) else error
         logger.warning("no shared memory for the dataset (%s): each worker gets a copy", reason)
@@ -87,10 +111,10 @@ def pack_loader(load: BatchLoader) -> Parcel:
         return Parcel([(0, len(part)) for part in inline], inline=inline)
 
 
-def _pack_into_files(load: BatchLoader) -> Parcel:
+def _pack_into_files(load: BatchLoader, tell: Callable[[str, Any], None] | None) -> Parcel:
     descriptor = anonymous_file(0)
     try:
-        texts = _PackedTexts(descriptor)
+        texts = _PackedTexts(descriptor, tell)
         parts = pickle_loader(load, texts)
         layout, size = _lay_out(parts)
         files, step = write_block(parts, layout, size)

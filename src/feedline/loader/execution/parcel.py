@@ -16,7 +16,7 @@ from typing import Any
 from feedline.loader.batch import BatchLoader
 from feedline.loader.execution.block_files import map_block
 from feedline.loader.execution.handoff import load_out
-from feedline.loader.execution.string_lists import TextFile
+from feedline.loader.execution.string_lists import Begun, TextFile
 
 __all__ = ["Parcel", "load_parcel", "unpickle_loader"]
 
@@ -31,6 +31,7 @@ class Parcel:
         step: bytes of the block in each of them.
         texts: descriptor of the file that has long lists of strings, if there are any.
         inline: the same bytes, where there is no file.
+        begun: what has been read of `texts` already.
     """
 
     layout: list[tuple[int, int]]
@@ -38,6 +39,7 @@ class Parcel:
     step: int = 0
     texts: int | None = None
     inline: list[bytes] = field(default_factory=list)
+    begun: dict[int, Begun] = field(default_factory=dict)
 
     def facts(self) -> tuple[Any, ...]:
         """Return what another process needs to know, beside the descriptors."""
@@ -74,7 +76,7 @@ def load_parcel(parcel: Parcel) -> BatchLoader:
         # A mapping begins at a page, so buffers lie at multiples of ALIGNMENT_BYTES.
         whole = memoryview(map_block(parcel.files, parcel.step, max(size, 1))).cast("B")
         views = [whole[offset : offset + length] for offset, length in parcel.layout]
-    return unpickle_loader(views, None if parcel.texts is None else TextFile(parcel.texts))
+    return unpickle_loader(views, None if parcel.texts is None else TextFile(parcel.texts, parcel.begun))
 
 
 def unpickle_loader(parts: list[Any], texts: TextFile | None = None) -> BatchLoader:

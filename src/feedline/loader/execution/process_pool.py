@@ -101,24 +101,12 @@ class ProcessPool:
     # -- any thread
 
     def begin(self) -> None:
-        """Start the process that workers come from, if it is not there: it boots while tasks are planned and pickled.
-
-        Raises:
-            OSError: no descriptor can be had.
-            RuntimeError: the pool is closed, or there can be no more threads.
-        """
-        if self._thread is None:
-            with self._lock:
-                if self._thread is None:
-                    self._start()
-
-    def submit(self, job: Job) -> None:
-        """Queue `job`, starting the pool first if need be.
+        """Start the process that workers come from, and send it what they run, if that has not been done.
 
         Raises:
             TypeError: something can't be pickled; the message names it.
             OSError: no process, or no descriptor, can be had.
-            RuntimeError: the pool is closed.
+            RuntimeError: the pool is closed, or there can be no more threads.
         """
         if not self._is_packed:
             with self._lock:
@@ -126,12 +114,16 @@ class ProcessPool:
                     self._start()
                 if not self._is_packed:
                     self._pack()
+
+    def submit(self, job: Job) -> None:
+        """Queue `job`, starting the pool first if need be; raises what `begin` raises."""
+        self.begin()
         self._order("job", job)
 
     def _start(self) -> None:
         if self._closed:
             raise RuntimeError("the loader is closed")
-        self._orders.clear()
+        self._drop_orders()
         self._end = None
         self._booting = threading.Event()
         self._wake = os.pipe()
@@ -154,7 +146,7 @@ class ProcessPool:
         thread = self._thread
         assert thread is not None
         try:
-            self._order("parcel", pack_loader(self._load))
+            self._order("parcel", pack_loader(self._load, self._order))
         except BaseException:
             self._order("close", 0.0)
             thread.join()
@@ -283,6 +275,11 @@ class ProcessPool:
                 self._parcel = what
                 if self._template is not None:
                     self._template.equip(what, self._options())
+            elif kind == "texts":
+                self._send_texts(what)
+            elif kind == "pieces":
+                if self._template is not None and self._template.has_lists:
+                    self._template.order("pieces", *what)
             elif kind == "job":
                 if not what.line.cancelled:
                     self._jobs.append(what)
@@ -297,6 +294,12 @@ class ProcessPool:
                     self._signal(seat, self._dump_signal)
             elif kind == "close":
                 self._begin_end(what)
+
+    def _send_texts(self, descriptor: int) -> None:
+        if self._template is None or not self._template.is_alive:
+            os.close(descriptor)
+        else:
+            self._template.read_texts(descriptor)
 
     def _resize(self, num_workers: int) -> None:
         """Let the last of the workers that are too many leave, or those stay that have not left yet."""
@@ -333,6 +336,8 @@ class ProcessPool:
         for number in count():
             staying = sum(not seat.is_leaving for seat in self._seats)
             if staying >= min(self._num_workers, wanted):
+                if staying >= self._num_workers:
+                    template.forget_lists()
                 return
             if number not in taken:
                 try:
@@ -565,6 +570,15 @@ class ProcessPool:
             _drain(self._wake[0])
             self._obey()
 
+    def _drop_orders(self) -> None:
+        """Forget what nobody will obey any more, and close what it has open."""
+        while self._orders:
+            kind, what = self._orders.popleft()
+            if kind == "parcel":
+                what.close()
+            elif kind == "texts":
+                os.close(what)
+
     def _shut_down(self) -> None:
         for seat in self._seats:
             seat.close()
@@ -572,10 +586,7 @@ class ProcessPool:
         if self._template is not None:
             self._template.close()
             self._template = None
-        while self._orders:
-            kind, what = self._orders.popleft()
-            if kind == "parcel":
-                self._parcel = what
+        self._drop_orders()
         if self._parcel is not None:
             self._parcel.close()
             self._parcel = None

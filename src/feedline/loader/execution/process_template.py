@@ -34,6 +34,7 @@ from feedline.loader.execution.channel import receive, send
 from feedline.loader.execution.control import ControlPage
 from feedline.loader.execution.parcel import Parcel
 from feedline.loader.execution.process_worker import serve
+from feedline.loader.execution.string_lists import TextFile
 
 __all__ = ["bootstrap", "main"]
 
@@ -83,6 +84,8 @@ class _Template:
         self._alive: set[int] = set()
         self._parcel: Parcel | None = None
         self._options: dict[str, Any] = {}
+        self._texts: TextFile | None = None
+        self._texts_file: int | None = None
         self._soon = list(_SOON)
         self._child_end, self._signal_end = socket.socketpair()
         self._child_end.setblocking(False)
@@ -119,11 +122,40 @@ class _Template:
         elif order[0] == "signal":
             if order[1] in self._alive:
                 os.kill(order[1], order[2])
-        else:
-            _, self._options, facts = order
-            self._parcel = Parcel.of(facts, descriptors)
-            for name in self._options["preload"]:
-                self._import(name)
+        elif order[0] == "texts" and descriptors:
+            self._texts_file = descriptors.pop()
+            self._texts = TextFile(self._texts_file)
+        elif order[0] == "pieces":
+            self._read_pieces(order[1], order[2])
+        elif order[0] == "forget":
+            self._forget()
+        elif order[0] == "parcel":
+            self._take(Parcel.of(order[2], descriptors), order[1])
+
+    def _read_pieces(self, start: int, lengths: list[int]) -> None:
+        """Read a list of strings before it is whole; not if anything fails, as a worker can tell what does."""
+        if self._texts is not None:
+            try:
+                self._texts.read_on(start, lengths)
+            except Exception:
+                self._close_texts()
+
+    def _close_texts(self) -> None:
+        if self._texts_file is not None:
+            os.close(self._texts_file)
+        self._texts = self._texts_file = None
+
+    def _take(self, parcel: Parcel, options: dict[str, Any]) -> None:
+        if self._texts is not None:
+            parcel.begun = self._texts.begun
+        self._close_texts()
+        self._parcel, self._options = parcel, options
+        for name in options["preload"]:
+            self._import(name)
+
+    def _forget(self) -> None:
+        if self._parcel is not None:
+            self._parcel.begun = {}
 
     @staticmethod
     def _import(name: str) -> None:

@@ -5,7 +5,6 @@ What runs in them is `BatchLoader.load`, as everywhere. `process_pool` says who 
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import weakref
 
@@ -42,10 +41,14 @@ class ProcessesSession(PoolSession):
         self._boot = executor.pool.begin
 
     def begin(self) -> None:
-        """Let the processes boot while the first tasks are made."""
-        # What fails here fails again with the first task, whose error it is then.
-        with contextlib.suppress(OSError, RuntimeError):
+        """Let the processes boot, and get what they run, while the first tasks are made."""
+        try:
             self._boot()
+        except TypeError as error:
+            # Of every batch, as with `submit`.
+            self._refusal = str(error)
+        except (OSError, RuntimeError):
+            return  # fails again with the first task, whose error it is then
 
 
 class ProcessesExecutor:

@@ -52,6 +52,7 @@ class TemplateProcess:
         self._inbox = Inbox(ours)
         self._outbox = Outbox(ours)
         self.is_alive = True
+        self.has_lists = False
         self._is_ready = False
 
     @property
@@ -77,6 +78,17 @@ class TemplateProcess:
     def equip(self, parcel: Parcel, options: dict[str, Any]) -> None:
         """Send what workers run; to be done before they are spawned."""
         self._send(("parcel", options, parcel.facts()), [os.dup(file) for file in parcel.descriptors()])
+
+    def read_texts(self, descriptor: int) -> None:
+        """Have it read lists of strings before they are whole, so that all workers have them; the descriptor is closed."""
+        self.has_lists = True
+        self._send(("texts",), [descriptor])
+
+    def forget_lists(self) -> None:
+        """Have it drop what it has read: workers have it by now, and one that is made later reads for itself."""
+        if self.has_lists:
+            self.has_lists = False
+            self.order("forget")
 
     def order(self, *order: Any) -> None:
         """Send an order that needs no descriptors."""
