@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import random
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +15,14 @@ from hypothesis import strategies as st
 from feedline import OptionError
 from feedline.keys import (
     MAX_SEED,
+    UNIFORMS,
     check_epoch,
     check_seed,
     derive_key,
     encode_index,
     fresh_seed,
     item_generator,
+    item_uniforms,
     shuffle_state,
 )
 
@@ -45,6 +48,29 @@ def test_raw_bits_of_an_item_are_frozen() -> None:
         960494295,
         933857831,
     ]
+
+
+@pytest.mark.parametrize("index", [0, 77, -1, 2**80, True, np.int64(5), "x", b"x", 0.5, None, (1, "a")])
+def test_numbers_without_a_generator_are_those_of_the_generator(index) -> None:
+    for seed, epoch, place in ((0, 0, 0), (7, 3, 2), (MAX_SEED, MAX_SEED, MAX_SEED)):
+        numbers = item_uniforms(seed, epoch, index, place)
+        assert numbers == item_generator(seed, epoch, index, place).random(UNIFORMS).tolist()
+
+
+def test_threads_draw_numbers_at_the_same_time() -> None:
+    expected = {index: item_uniforms(1, 2, index, 3) for index in range(50)}
+    wrong = []
+
+    def draw() -> None:
+        for _ in range(20):
+            wrong.extend(index for index in expected if item_uniforms(1, 2, index, 3) != expected[index])
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
 
 
 def test_no_two_kinds_of_arguments_share_a_key() -> None:

@@ -143,6 +143,35 @@ def test_a_generator_of_a_step_is_made_once() -> None:
     assert context.rng is one
 
 
+@pytest.mark.parametrize("drawn", [0, 1, 4, 7, 8, 9, 20])
+def test_single_numbers_are_those_of_the_generator_also_by_turns(drawn) -> None:
+    expected = ItemContext("x", 3, 7).rng.random(30).tolist()
+    context = ItemContext("x", 3, 7)
+    numbers = [context.uniform() for _ in range(drawn)]
+    numbers.append(context.rng.random())
+    numbers += [context.uniform(), *context.rng.random(3).tolist(), context.uniform()]
+    assert numbers == expected[: drawn + 6]
+
+
+def test_single_numbers_of_places_are_streams_of_their_own() -> None:
+    context = ItemContext(5, 0, 0)
+    drawn: dict[int, list[float]] = {0: [], 1: [], 2: []}
+    for place in (0, 1, 0, 2, 1, 0):
+        context.place = place
+        drawn[place].append(context.uniform())
+    for place, numbers in drawn.items():
+        assert numbers == item_generator(0, 0, 5, place).random(len(numbers)).tolist()
+
+
+def test_a_context_with_a_generator_of_its_own_draws_from_that() -> None:
+    class Own(ItemContext):
+        @property
+        def rng(self):
+            return np.random.default_rng(1)
+
+    assert Own(0, 0, 0).uniform() == np.random.default_rng(1).random()
+
+
 class Rows:
     def row(self, position, shape, dtype):
         return position, shape, dtype

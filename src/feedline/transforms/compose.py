@@ -110,7 +110,11 @@ class Compose(Transform):
 
     def explain(self) -> str:
         """Return one line for each thing that is carried out: a step, or several planned together."""
-        return "\n".join(f"{place}: {run!r}" for place, run, _ in self._runs)
+        lines: list[tuple[int, Any]] = []
+        for place, run, _ in self._runs:
+            parts = getattr(run, "parts", None)
+            lines += [(place, run)] if parts is None else parts()
+        return "\n".join(f"{place}: {run!r}" for place, run in lines)
 
     def __getstate__(self) -> dict[str, Any]:
         # What was planned is made again where it is used: it may hold buffers, threads' memory or lambdas.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from feedline.keys import item_generator
+from feedline.keys import UNIFORMS, item_generator, item_uniforms
 
 if TYPE_CHECKING:
     from feedline.transforms.compose import Compose
@@ -47,11 +47,12 @@ class ItemContext:
         seed: the loader's seed.
         place: which step of the chain runs, from 0, nested chains flattened.
         last: no step of the chain comes after it.
+        between: gives memory for what this step hands on, where steps are carried out together; `None` elsewhere.
 
     Concurrency: belongs to one item and one thread; a new one is made for every item.
     """
 
-    __slots__ = ("_generators", "_memory", "_position", "epoch", "index", "last", "place", "seed")
+    __slots__ = ("_memory", "_position", "_streams", "between", "epoch", "index", "last", "place", "seed")
 
     def __init__(
         self, index: Any, epoch: int, seed: int, memory: RowSource | None = None, position: int = 0
@@ -61,7 +62,9 @@ class ItemContext:
         self.seed = seed
         self.place = 0
         self.last = False
-        self._generators: dict[int, np.random.Generator] | None = None
+        self.between: Callable[[tuple[int, ...], npt.DTypeLike], npt.NDArray[Any]] | None = None
+        # By place: a generator, or the numbers of its stream that `uniform` has not given yet, the next one last.
+        self._streams: dict[int, np.random.Generator | list[float]] | None = None
         self._memory = memory
         self._position = position
 
@@ -72,13 +75,36 @@ class ItemContext:
         Determinism: depends on (seed, epoch, index, place) alone, so a step draws the same numbers whatever the
         number and kind of workers, after a resume, and when its batch is replayed.
         """
-        if self._generators is None:
-            self._generators = {}
-        generator = self._generators.get(self.place)
-        if generator is None:
+        streams = self._streams
+        if streams is None:
+            streams = self._streams = {}
+        stream = streams.get(self.place)
+        if stream is None or type(stream) is list:
             generator = item_generator(self.seed, self.epoch, self.index, self.place)
-            self._generators[self.place] = generator
-        return generator
+            if stream is not None:
+                generator.bit_generator.random_raw(UNIFORMS - len(stream), output=False)
+            streams[self.place] = stream = generator
+        return stream  # type: ignore[return-value]
+
+    def uniform(self) -> float:
+        """Draw a number from [0, 1): the one that `rng.random()` would give next, at a fraction of the cost.
+
+        Making a generator takes longer than drawing a few numbers and flipping an image; this makes none, unless more
+        than eight numbers are drawn. Both may be used by turns.
+        """
+        streams = self._streams
+        if streams is None:
+            streams = self._streams = {}
+        stream = streams.get(self.place)
+        if stream is None:
+            if type(self) is not ItemContext:  # a subclass may have an `rng` of its own
+                return self.rng.random()
+            stream = item_uniforms(self.seed, self.epoch, self.index, self.place)
+            stream.reverse()
+            streams[self.place] = stream
+        if type(stream) is list and stream:
+            return stream.pop()
+        return self.rng.random()
 
     def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return C-contiguous, writable memory for this item's result, its content undefined.
@@ -102,6 +128,8 @@ class ItemContext:
 
     def result(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return memory for what a step returns: by `allocate` in the last step of a chain, by `temporary` in others."""
+        if self.between is not None:
+            return self.between(shape, dtype)
         return self.allocate(shape, dtype) if self.last else self.temporary(shape, dtype)
 
     def __repr__(self) -> str:

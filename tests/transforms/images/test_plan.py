@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+import struct
 import threading
 
 import numpy as np
@@ -16,9 +18,10 @@ from feedline.transforms.compose import Compose
 from feedline.transforms.images.convert import Normalize, ToChw, ToFloat
 from feedline.transforms.images.crop import CenterCrop, Crop, RandomCrop, RandomResizedCrop
 from feedline.transforms.images.decode import Decode
-from feedline.transforms.images.flip import RandomHorizontalFlip
+from feedline.transforms.images.flip import HorizontalFlip, RandomHorizontalFlip
 from feedline.transforms.images.formats import jpeg
 from feedline.transforms.images.image_type import ImageStep
+from feedline.transforms.images.joined import JoinedChain
 from feedline.transforms.images.plan import DecodeRegion, FloatTail
 from feedline.transforms.images.resize import Resize
 from feedline.transforms.images.scratch import borrowed
@@ -322,6 +325,95 @@ def test_other_orders_are_run_step_by_step(steps):
     except ValueError:
         return
     assert "one pass" not in chain.explain()
+
+
+JOINED = [
+    [RandomResizedCrop(24), RandomHorizontalFlip()],
+    [RandomResizedCrop(24), RandomHorizontalFlip(), HorizontalFlip(), RandomHorizontalFlip()],
+    [RandomResizedCrop(24), ToFloat(), Normalize(0.5, 0.25), ToChw()],
+    [RandomResizedCrop(24, antialias=False), RandomHorizontalFlip(), ToChw(), ToFloat()],
+    [CenterCrop(20, 30), HorizontalFlip()],
+    [CenterCrop(90, 30), HorizontalFlip(), ToFloat()],
+    [RandomCrop(16), RandomHorizontalFlip(), ToFloat(), Normalize(0.5, 0.25)],
+    [Crop(3, 4, 20, 30), ToFloat(), ToChw()],
+    [Resize((31, 42)), RandomHorizontalFlip()],
+    [Resize((61, 83)), HorizontalFlip(), ToFloat(), ToChw()],
+]
+
+
+def one_by_one(chain):
+    """The planned chain with nothing joined but what `DecodeRegion` and `FloatTail` join."""
+    apart = Compose(chain.steps)
+    apart._runs = [(place, run, True) for place, run in apart._runs[0][1].parts()]
+    return apart
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "RGB", "exif": True}, {"mode": "L"}], ids=repr)
+@pytest.mark.parametrize("steps", JOINED, ids=repr)
+def test_a_joined_chain_gives_what_its_parts_give_and_puts_it_into_the_batch(steps, options):
+    chain = Compose([Decode(**options), *steps])
+    assert [type(run) for _, run, _ in chain._runs] == [JoinedChain]
+    apart = one_by_one(chain)
+    files = [*JPEGS.values(), *(read(name) for name in GOOD if name.endswith((".jpg", ".png")))]
+    for number, data in enumerate(files):
+        memory = BatchMemory(BufferPool(), 1)
+        try:
+            expected = run(apart, data, number)
+        except ValueError as error:
+            with pytest.raises(ValueError, match=re.escape(str(error))):
+                run(chain, data, number)
+            continue
+        result = chain(data, ItemContext(number, 3, 5, memory, 0))
+        np.testing.assert_array_equal(result, expected)
+        assert memory.match([result]) is not None or isinstance(
+            steps[-1], HorizontalFlip | RandomHorizontalFlip
+        )
+        np.testing.assert_array_equal(chain((data, 3), ItemContext(number, 3, 5))[0], expected)
+
+
+def test_a_turned_picture_of_inks_is_cut_and_mirrored_in_a_joined_chain():
+    block = b"Exif\0\0II*\0\x08\0\0\0\x01\0" + struct.pack("<HHIHH", 274, 3, 1, 6, 0) + bytes(4)
+    data = JPEGS["CMYK"]
+    data = data[:2] + b"\xff\xe1" + struct.pack(">H", len(block) + 2) + block + data[2:]
+    steps = [Decode("RGB", exif=True), CenterCrop(40, 30), HorizontalFlip()]
+    assert Decode("RGB", exif=True)(data).shape == (83, 61, 3)
+    np.testing.assert_array_equal(Compose(steps)(data), Compose(steps, plan=False)(data))
+
+
+def test_steps_behind_a_joined_chain_get_memory_that_stays():
+    kept = []
+    chain = Compose(
+        [Decode("RGB"), RandomResizedCrop(24), RandomHorizontalFlip(), lambda image: kept.append(image)]
+    )
+    assert [type(run) for _, run, _ in chain._runs[:1]] == [JoinedChain]
+    apart = one_by_one(Compose(chain.steps[:3]))
+    for index in range(4):
+        run(chain, JPEGS["4:4:4"], index)
+    for index, image in enumerate(kept):
+        np.testing.assert_array_equal(image, run(apart, JPEGS["4:4:4"], index))
+
+
+def test_regions_and_flips_of_ones_own_are_not_joined():
+    class Region(RandomResizedCrop):
+        pass
+
+    class Flip(RandomHorizontalFlip):
+        pass
+
+    for steps in ([Region(8), RandomHorizontalFlip()], [RandomResizedCrop(8), Flip()]):
+        assert isinstance(Compose([Decode(), *steps])._runs[0][1], DecodeRegion)
+        assert not isinstance(Compose([Decode(), *steps])._runs[0][1], JoinedChain)
+
+
+def test_a_failure_in_a_joined_chain_happens_at_the_place_of_its_step():
+    chain = Compose([Decode("RGB"), Crop(50, 0, 20, 20), HorizontalFlip(), ToFloat()])
+    context = ItemContext(0, 0, 0)
+    with pytest.raises(ImageError):
+        chain(read("truncated_60pct.jpg")[:900], context)
+    assert context.place == 0
+    with pytest.raises(ValueError, match="reaches out"):
+        chain(JPEGS["4:2:0"], context)
+    assert context.place == 1
 
 
 def test_a_chain_tells_what_is_joined():

@@ -37,7 +37,7 @@ Span = tuple[float, float]
 
 def uniform(context: ItemContext, span: Span) -> float:
     """Draw a float between the two ends of `span`."""
-    return span[0] + (span[1] - span[0]) * context.rng.random()
+    return span[0] + (span[1] - span[0]) * context.uniform()
 
 
 def gray_of(colors: Image) -> Image:
@@ -215,7 +215,7 @@ class RandomGrayscale(ImageStep):
 
     def apply(self, image: Image, context: ItemContext) -> Image:
         """Return the image, or a gray one of the same shape."""
-        if context.rng.random() >= self.p:
+        if context.uniform() >= self.p:
             return image
         return colors_of(
             self, image, lambda colors: np.repeat(gray_of(colors), 3, 2) if colors.shape[2] == 3 else colors

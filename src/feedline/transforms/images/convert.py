@@ -22,7 +22,16 @@ from feedline.transforms.images.engines import cv2_module, packed
 from feedline.transforms.images.image_type import Image, ImageKind, ImageStep, Layout
 from feedline.transforms.protocol import ItemContext
 
-__all__ = ["Normalize", "ToChw", "ToFloat", "ToHwc", "float_into", "normalize_into"]
+__all__ = [
+    "Normalize",
+    "ToChw",
+    "ToFloat",
+    "ToHwc",
+    "float_into",
+    "look_up_into",
+    "normalize_into",
+    "tables_of",
+]
 
 Floats = tuple[float, ...]
 
@@ -171,7 +180,8 @@ class ToHwc(ImageStep):
 
 
 @lru_cache(maxsize=64)
-def _tables(mean: Floats | None, std: Floats | None, channels: int) -> tuple[npt.NDArray[np.float32], ...]:
+def tables_of(mean: Floats | None, std: Floats | None, channels: int) -> tuple[npt.NDArray[np.float32], ...]:
+    """Return what the steps make of all values of `uint8`, a table of shape `(1, 256)` for each channel."""
     values = np.repeat(np.arange(256, dtype=np.float32)[:, None], channels, axis=1)
     values /= np.float32(255)
     if mean is not None and std is not None:
@@ -209,17 +219,26 @@ def _convert_into(
 ) -> None:
     channels = image.shape[2]
     if image.dtype == np.uint8 and out.flags.c_contiguous:
-        tables = _tables(mean, std, channels)
-        if layout == "CHW":
-            _look_up_planes(image, tables, out)
-        else:
-            _look_up_pixels(image, tables, out)
+        look_up_into(image, tables_of(mean, std, channels), out, layout)
         return
     target = out.transpose(1, 2, 0) if layout == "CHW" else out
     np.divide(image, np.float32(np.iinfo(image.dtype).max), out=target, dtype=np.float32, casting="unsafe")
     if mean is not None and std is not None:
         target -= np.array(mean, np.float32)
         target /= np.array(std, np.float32)
+
+
+def look_up_into(
+    image: npt.NDArray[Any],
+    tables: tuple[npt.NDArray[np.float32], ...],
+    out: npt.NDArray[np.float32],
+    layout: Layout,
+) -> None:
+    """Write what `tables` say of the values of `image`, HWC and `uint8`, into `out`, contiguous and in `layout`."""
+    if layout == "CHW":
+        _look_up_planes(image, tables, out)
+    else:
+        _look_up_pixels(image, tables, out)
 
 
 class _Planes(threading.local):

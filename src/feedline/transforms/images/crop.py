@@ -31,7 +31,7 @@ def cut(image: Image, box: tuple[float, float, float, float]) -> Image:
 
 def below(context: ItemContext, count: int) -> int:
     """Draw an int from 0 to `count - 1`, all equally likely."""
-    return int(context.rng.random() * count)
+    return int(context.uniform() * count)
 
 
 class _Cut(ImageStep):
@@ -247,7 +247,7 @@ class RandomResizedCrop(ImageStep):
 
     def box(self, height: int, width: int, context: ItemContext) -> Box:
         """Draw the rectangle for an image of that size."""
-        random = context.rng.random
+        random = context.uniform
         low, high = self.scale
         slim, wide = math.log(self.ratio[0]), math.log(self.ratio[1])
         for _ in range(10):

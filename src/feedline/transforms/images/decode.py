@@ -68,7 +68,7 @@ def read_source(source: Any) -> memoryview:
     return view.cast("B")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Opened:
     """An encoded image whose header is read and within the limits.
 

@@ -4,10 +4,6 @@ Note [passes]
     `cykooz.resizer` (the Rust library `fast_image_resize`) has Pillow's filters, but always goes through an image
     vertically first. Filters with negative lobes are therefore asked for in two calls, one an axis, in the order of the
     note [order of passes] in `convolution.py`. The bilinear filter can't overshoot: one call, at most 1 level away.
-
-Note [four bytes]
-    Its code for four channels is a quarter faster than that for three, so a crop of an RGB image is widened to RGBX
-    while it is copied; it must be copied anyway, for the library takes nothing but `bytes`.
 """
 
 from __future__ import annotations
@@ -26,8 +22,6 @@ __all__ = ["cv2_module", "fast_engine", "linear_into", "packed", "pillow_into"]
 
 Box = tuple[float, float, float, float]
 
-# Larger crops are handed over as they are: a thread keeps no more than 16 MiB for the widened copy.
-_WIDENED_BYTES = 16 << 20
 # OpenCV refuses or truncates longer sides in some of its code paths.
 _CV2_SIDE = 32766
 
@@ -102,53 +96,45 @@ def _pillow_passes(image: Any, box: Box, size: tuple[int, ...], resample: Any) -
 class _FastEngine(threading.local):
     """`cykooz.resizer` with its memory, one for each thread.
 
-    Kept between calls: the library's own buffers, the last result's image, the options, and the widened crop.
+    Kept between calls: the library's own buffers, the last result's image, and the options.
     """
 
     def __init__(self, library: Any) -> None:
         self.library = library
         self.resizer = library.Resizer()
         self.options: dict[tuple[str, bool], Any] = {}
+        self.kinds: dict[tuple[np.dtype[Any], int], Any] = {}
         self.target: Any = None
         self.target_key: Any = None
-        self.widened = np.empty(0, np.uint8)
 
     def resize_into(
-        self, image: npt.NDArray[Any], box: Box, out: npt.NDArray[Any], filter: str, antialias: bool
+        self, image: npt.NDArray[Any], box: Box | None, out: npt.NDArray[Any], filter: str, antialias: bool
     ) -> None:
-        """Resize the part `box` of `image`, each channel on its own, into `out`."""
+        """Resize the part `box` of `image` (all of it: `None`), each channel on its own, into `out`."""
         rows, columns, channels = image.shape
-        name = _PIXELS[out.dtype]
-        widen = out.dtype == np.uint8 and channels == 3 and rows * columns * 4 <= _WIDENED_BYTES
-        pixels = self._widen(image) if widen else image
-        stored = pixels.shape[2]
-        kind = self.library.PixelType[name if stored == 1 else f"{name}x{stored}"]
-        source = self.library.ImageData(columns, rows, kind, pixels.tobytes())
-        self._run(source, box, kind, out.shape[:2], filter, antialias)
-        result = np.frombuffer(self.target.get_buffer(), out.dtype).reshape(*out.shape[:2], stored)
-        if widen and out.flags.c_contiguous:
-            cv2 = cv2_module()
-            cv2.cvtColor(result, cv2.COLOR_RGBA2RGB, dst=out)
+        kind = self._kind(out.dtype, channels)
+        if self.target_key != (*out.shape[:2], kind):
+            self.target = self.library.ImageData(out.shape[1], out.shape[0], kind)
+            self.target_key = (*out.shape[:2], kind)
+        source = self.library.ImageData(columns, rows, kind, image.tobytes())
+        if box is None and filter == "bilinear":
+            self.resizer.resize(source, self.target, self._options(filter, antialias))
         else:
-            out[...] = result[..., :channels]
+            whole = (0.0, 0.0, float(rows), float(columns))
+            self._by_axes(source, box or whole, kind, out.shape[:2], filter, antialias)
+        out[...] = np.frombuffer(self.target.get_buffer(), out.dtype).reshape(out.shape)
 
-    def _widen(self, image: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        rows, columns, _ = image.shape
-        size = rows * columns * 4
-        if self.widened.size < size:
-            self.widened = np.empty(size, np.uint8)
-        target = self.widened[:size].reshape(rows, columns, 4)
-        cv2 = cv2_module()
-        cv2.cvtColor(packed(image), cv2.COLOR_RGB2RGBA, dst=target)
-        return target
+    def _kind(self, dtype: np.dtype[Any], channels: int) -> Any:
+        kind = self.kinds.get((dtype, channels))
+        if kind is None:
+            name = _PIXELS[dtype] if channels == 1 else f"{_PIXELS[dtype]}x{channels}"
+            kind = self.kinds[dtype, channels] = self.library.PixelType[name]
+        return kind
 
-    def _run(
+    def _by_axes(
         self, source: Any, box: Box, kind: Any, size: tuple[int, ...], filter: str, antialias: bool
     ) -> None:
         height, width = size
-        if self.target_key != (height, width, kind):
-            self.target = self.library.ImageData(width, height, kind)
-            self.target_key = (height, width, kind)
         top, left, rows, columns = box
         if filter != "bilinear" and (left, columns) != (0, width) and (top, rows) != (0, height):
             if vertical_first((rows, columns), (height, width)):
@@ -157,14 +143,18 @@ class _FastEngine(threading.local):
             else:
                 middle = self.library.ImageData(width, source.height, kind)
                 first, box = (0.0, left, float(source.height), columns), (top, 0.0, rows, float(width))
-            self.resizer.resize(source, middle, self._options(filter, antialias, first, source))
+            self.resizer.resize(source, middle, self._options_for(first, source, filter, antialias))
             source = middle
-        self.resizer.resize(source, self.target, self._options(filter, antialias, box, source))
+        self.resizer.resize(source, self.target, self._options_for(box, source, filter, antialias))
 
-    def _options(self, filter: str, antialias: bool, box: Box, source: Any) -> Any:
+    def _options(self, filter: str, antialias: bool) -> Any:
         options = self.options.get((filter, antialias))
         if options is None:
             options = self.options[filter, antialias] = self._new_options(filter, antialias)
+        return options
+
+    def _options_for(self, box: Box, source: Any, filter: str, antialias: bool) -> Any:
+        options = self._options(filter, antialias)
         if box == (0.0, 0.0, source.height, source.width):
             return options
         options = options.copy()

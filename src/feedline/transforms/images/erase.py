@@ -73,7 +73,7 @@ class RandomErasing(ImageStep):
 
     def apply(self, image: Image, context: ItemContext) -> Image:
         """Return the image, or a copy with a rectangle overwritten."""
-        if context.rng.random() >= self.p:
+        if context.uniform() >= self.p:
             return image
         planar = self.layout == "CHW"
         pixels = image.transpose(1, 2, 0) if planar else image
@@ -95,8 +95,8 @@ class RandomErasing(ImageStep):
             aspect = math.exp(uniform(context, logs))
             rows, columns = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
             if rows < height and columns < width:
-                top = int(context.rng.random() * (height - rows + 1))
-                left = int(context.rng.random() * (width - columns + 1))
+                top = int(context.uniform() * (height - rows + 1))
+                left = int(context.uniform() * (width - columns + 1))
                 return top, left, rows, columns
         return None
 

@@ -62,6 +62,10 @@ class HorizontalFlip(_AnyLayout):
         """Return the mirrored image."""
         return mirrored(image, self, context)
 
+    def draw(self, context: ItemContext) -> bool:
+        """Tell that the image is to be mirrored."""
+        return True
+
 
 @dataclass(frozen=True)
 class VerticalFlip(_AnyLayout):
@@ -92,7 +96,7 @@ class RandomHorizontalFlip(_AnyLayout):
 
     def apply(self, image: Image, context: ItemContext) -> Image:
         """Return the image, or its mirror image."""
-        if context.rng.random() < self.p:
+        if self.draw(context):
             return mirrored(image, self, context)
         if not context.last or self.layout == "CHW":
             return image
@@ -100,6 +104,10 @@ class RandomHorizontalFlip(_AnyLayout):
         same = context.result(image.shape, image.dtype)
         same[...] = image
         return same
+
+    def draw(self, context: ItemContext) -> bool:
+        """Draw whether the image is to be mirrored."""
+        return context.uniform() < self.p
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ class RandomVerticalFlip(_AnyLayout):
 
     def apply(self, image: Image, context: ItemContext) -> Image:
         """Return the image, or a mirrored view of it."""
-        return np.flip(image, rows_and_columns(self)[0]) if context.rng.random() < self.p else image
+        return np.flip(image, rows_and_columns(self)[0]) if context.uniform() < self.p else image
 
 
 @dataclass(frozen=True)
@@ -157,4 +165,4 @@ class RandomRotate90(_AnyLayout):
 
     def apply(self, image: Image, context: ItemContext) -> Image:
         """Return the turned image, a view."""
-        return np.rot90(image, int(context.rng.random() * 4), rows_and_columns(self))
+        return np.rot90(image, int(context.uniform() * 4), rows_and_columns(self))

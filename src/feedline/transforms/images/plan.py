@@ -22,7 +22,15 @@ from typing import Any
 import numpy as np
 
 from feedline.transforms.images.color import as_mode
-from feedline.transforms.images.convert import Normalize, ToChw, ToFloat, float_into, normalize_into
+from feedline.transforms.images.convert import (
+    Normalize,
+    ToChw,
+    ToFloat,
+    float_into,
+    look_up_into,
+    normalize_into,
+    tables_of,
+)
 from feedline.transforms.images.decode import Decode, Opened, named, read_source
 from feedline.transforms.images.exif import Box, stored_box, turn_upright, upright_box
 from feedline.transforms.images.formats import jpeg
@@ -33,86 +41,103 @@ from feedline.transforms.protocol import ItemContext
 
 __all__ = ["DecodeRegion", "FloatTail", "plan_decode", "plan_tail"]
 
+_UINT8 = np.dtype(np.uint8)
+_FLOAT32 = np.dtype(np.float32)
 _FACTORS = (8, 4, 2)
+_CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "P": 0}
 
 
-def plan_decode(decode: Decode, steps: tuple[Any, ...], place: int) -> tuple[DecodeRegion, int] | None:
-    """Join `decode` at `place` with the step after it, if that is a region."""
+def plan_decode(decode: Decode, steps: tuple[Any, ...], place: int) -> tuple[Any, int] | None:
+    """Join `decode` at `place` with the step after it, if that is a region, and with what can follow that at once."""
     following = steps[place + 1] if place + 1 < len(steps) else None
-    if isinstance(following, ImageStep) and isinstance(following, Region):
-        return DecodeRegion(decode, following, place + 1), 2
-    return None
+    if not (isinstance(following, ImageStep) and isinstance(following, Region)):
+        return None
+    joined = DecodeRegion(decode, following, place + 1)
+    from feedline.transforms.images.joined import plan_joined
+
+    return plan_joined(joined, steps, place) or (joined, 2)
 
 
 class DecodeRegion:
     """`Decode` and the crop or resize after it as one (see the note on parts)."""
 
     def __init__(self, decode: Decode, region: Any, place: int) -> None:
-        self._decode = decode
-        self._region = region
-        self._place = place
+        self.decode = decode
+        self.region = region
+        self.place = place
 
     def __call__(self, item: Any, context: ItemContext) -> Any:
         """Return what both steps make of `item`."""
+        if not isinstance(item, tuple):
+            return self._image(item, context)
         return map_first(item, lambda source: self._image(source, context))
 
     def _image(self, source: Any, context: ItemContext) -> Image:
         with named(source):
-            opened = self._decode.open(read_source(source))
+            opened = self.decode.open(read_source(source))
             if opened.format == "JPEG":
-                context.place = self._place
-                box = self._region.box(*opened.upright_size, context)
+                context.place = self.place
+                box = self.region.box(*opened.upright_size, context)
                 if box is not None:
-                    return self._part(opened, box, context)
+                    return self.of_part(opened, box, context)
             # Whatever fails from here to the region's own work is the decoder's failure.
-            context.place = self._place - 1
-            image = self._decode.pixels(opened, context)
-        context.place = self._place
-        result: Image = self._region(image, context)
+            context.place = self.place - 1
+            image = self.decode.pixels(opened, context)
+        return self.of_whole(image, context)
+
+    def of_whole(self, image: Image, context: ItemContext) -> Image:
+        """Return what becomes of an image that is decoded already."""
+        context.place = self.place
+        result: Image = self.region(image, context)
         return result
 
-    def _part(self, opened: Opened, box: tuple[int, int, int, int], context: ItemContext) -> Image:
+    def of_part(self, opened: Opened, box: tuple[int, int, int, int], context: ItemContext) -> Image:
+        """Return what becomes of a JPEG of which `box` is needed."""
         with borrowed() as scratch:
-            context.place = self._place - 1
-            part, place = self._decoded(opened, box, scratch)
-            context.place = self._place
-            result: Image = self._region.from_part(part, place, context)
+            part, place = self.decoded(opened, box, context, scratch)
+            result: Image = self.region.from_part(part, place, context)
             return result.copy() if scratch.holds(result) else result
 
-    def _decoded(self, opened: Opened, box: tuple[int, int, int, int], scratch: Scratch) -> tuple[Image, Box]:
-        """Decode what `box` needs; return it (upright) with the box's place in it."""
+    def decoded(
+        self, opened: Opened, box: tuple[int, int, int, int], context: ItemContext, scratch: Scratch
+    ) -> tuple[Image, Box]:
+        """Decode what `box` needs; return it (upright) with the box's place in it. The region comes next."""
         header: jpeg.JpegHeader = opened.header
         turned = header.orientation
-        top, left, height, width = stored_box(box, *opened.upright_size, turned)
-        factor = _factor(box[2:], self._region.least_size(box[2], box[3]))
+        stored = box if turned == 1 else stored_box(box, *opened.upright_size, turned)
+        factor = _factor(box, self.region.least_size(box[2], box[3]))
         # A row of chroma serves `step` rows, and the row below it is mixed in; at a reduced scale a row more of blocks.
         margin = header.step if factor == 1 else 8 * header.step
-        mode = self._decode.mode
+        rows = min(int(stored[0] + stored[2]) + margin, header.height)
+        mode = self.decode.mode
+        context.place = self.place - 1
         pixels = jpeg.decode_rows(
-            opened.data,
-            header,
-            mode,
-            rows=min(int(top + height) + margin, header.height),
-            factor=factor,
-            fast=self._decode.fast,
-            scratch=scratch,
+            opened.data, header, mode, rows=rows, factor=factor, fast=self.decode.fast, scratch=scratch
         )
-        part = turn_upright(as_mode(Raster(pixels), mode), turned)
-        place = (top / factor, left / factor, height / factor, width / factor)
-        return part, upright_box(place, part.shape[0], part.shape[1], turned)
+        if mode is not None and _CHANNELS[mode] != pixels.shape[2]:
+            pixels = as_mode(Raster(pixels), mode)
+        context.place = self.place
+        if turned == 1 and factor == 1:
+            return pixels, box
+        part = turn_upright(pixels, turned)
+        place = tuple(number / factor for number in stored)
+        return part, upright_box(place, part.shape[0], part.shape[1], turned)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         needs = "rows down to the box"
         height, width = 8 * max(_FACTORS), 8 * max(_FACTORS)
-        if _may_shrink(self._region, height, width):
+        if _may_shrink(self.region, height, width):
             needs += ", at 1/2, 1/4 or 1/8 where that is enough"
-        return f"{self._decode!r} + {self._region!r} (of a JPEG: {needs})"
+        return f"{self.decode!r} + {self.region!r} (of a JPEG: {needs})"
 
 
 def _factor(box: tuple[int, ...], least: tuple[int, int]) -> int:
     """Return the largest factor by which a box may be decoded smaller without getting smaller than `least`."""
+    _, _, height, width = box
+    if height < 2 * least[0] or width < 2 * least[1]:
+        return 1
     for factor in _FACTORS:
-        if box[0] >= factor * least[0] and box[1] >= factor * least[1]:
+        if height >= factor * least[0] and width >= factor * least[1]:
             return factor
     return 1
 
@@ -146,9 +171,13 @@ class FloatTail:
         self._normalize = next((step for step in steps if type(step) is Normalize), None)
         self._planar = any(type(step) is ToChw for step in steps)
         self._channels = steps[0].channels if self._normalize is None else self._normalize.channels
+        mean, std = (None, None) if self._normalize is None else (self._normalize.mean, self._normalize.std)
+        self._tables = {channels: tables_of(mean, std, channels) for channels in self._channels}
 
     def __call__(self, item: Any, context: ItemContext) -> Any:
         """Return what the steps make of `item`; the memory is the context's."""
+        if not isinstance(item, tuple):
+            return self._image(item, context)
         return map_first(item, lambda image: self._image(image, context))
 
     def _image(self, image: Any, context: ItemContext) -> Any:
@@ -156,11 +185,21 @@ class FloatTail:
         if not fits or dtype_name(image) not in ToFloat.dtypes:
             # Some step refuses this; it knows best what to say.
             return self._one_by_one(image, context)
+        return self.converted(image, context)
+
+    def takes(self, channels: int) -> bool:
+        """Tell whether the steps take `uint8` images of so many channels."""
+        return channels in self._channels
+
+    def converted(self, image: Image, context: ItemContext) -> Image:
+        """Return what the steps make of an image that they take."""
         height, width, channels = image.shape
         shape = (channels, height, width) if self._planar else (height, width, channels)
-        out = context.allocate(shape, np.float32)
+        out = context.allocate(shape, _FLOAT32)
         layout: Layout = "CHW" if self._planar else "HWC"
-        if self._normalize is None:
+        if image.dtype == _UINT8:
+            look_up_into(image, self._tables[channels], out, layout)
+        elif self._normalize is None:
             float_into(image, out, layout)
         else:
             normalize_into(image, self._normalize.mean, self._normalize.std, out, layout)

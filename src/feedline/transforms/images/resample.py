@@ -64,8 +64,8 @@ def resize_into(
     """
     part, inner = _cut(image, box)
     if filter == "nearest":
-        nearest_into(part, inner, out)
-    elif inner == (0.0, 0.0, *part.shape[:2]) and part.shape == out.shape:
+        nearest_into(part, inner or _whole(part), out)
+    elif inner is None and part.shape == out.shape:
         out[...] = part
     elif out.shape[2] in (2, 4) and out.dtype != np.float32:
         _with_alpha(part, inner, out, filter, antialias)
@@ -73,37 +73,52 @@ def resize_into(
         _channels(part, inner, out, filter, antialias)
 
 
-def _cut(image: npt.NDArray[Any], box: Box) -> tuple[npt.NDArray[Any], Box]:
-    """Return the smallest view that holds `box`, and where it lies in that."""
+def _cut(image: npt.NDArray[Any], box: Box) -> tuple[npt.NDArray[Any], Box | None]:
+    """Return the smallest view that holds `box`, and where it lies in that; `None` if it is all of it."""
     top, left, height, width = box
+    if type(top) is type(left) is type(height) is type(width) is int:
+        return image[top : top + height, left : left + width], None
     first_row, first_column = math.floor(top), math.floor(left)
     end_row, end_column = math.ceil(top + height), math.ceil(left + width)
     part = image[max(first_row, 0) : end_row, max(first_column, 0) : end_column]
     inner = (float(top - first_row), float(left - first_column), float(height), float(width))
-    return part, inner
+    return part, None if inner == _whole(part) else inner
+
+
+def _whole(part: npt.NDArray[Any]) -> Box:
+    return 0.0, 0.0, float(part.shape[0]), float(part.shape[1])
 
 
 def _channels(
-    part: npt.NDArray[Any], inner: Box, out: npt.NDArray[Any], filter: str, antialias: bool
+    part: npt.NDArray[Any], inner: Box | None, out: npt.NDArray[Any], filter: str, antialias: bool
 ) -> None:
-    whole = inner == (0.0, 0.0, *part.shape[:2])
-    if filter == "bilinear" and not antialias and whole and linear_into(part, out):
+    # Where no side shrinks there is nothing to smooth.
+    if (
+        filter == "bilinear"
+        and inner is None
+        and (not antialias or _grows(part, out))
+        and linear_into(part, out)
+    ):
         return
     fast = fast_engine()
     if fast is not None:
         fast.resize_into(part, inner, out, filter, antialias)
     elif antialias:
-        pillow_into(part, inner, out, filter)
+        pillow_into(part, inner or _whole(part), out, filter)
     else:
-        convolve_into(part, inner, out, filter, antialias)
+        convolve_into(part, inner or _whole(part), out, filter, antialias)
+
+
+def _grows(part: npt.NDArray[Any], out: npt.NDArray[Any]) -> bool:
+    return bool(part.shape[0] <= out.shape[0] and part.shape[1] <= out.shape[1])
 
 
 def _with_alpha(
-    part: npt.NDArray[Any], inner: Box, out: npt.NDArray[Any], filter: str, antialias: bool
+    part: npt.NDArray[Any], inner: Box | None, out: npt.NDArray[Any], filter: str, antialias: bool
 ) -> None:
     if out.dtype == np.uint8 and antialias:
         # Pillow itself: its rounding of colours times alpha shows where alpha is low, and can't be had elsewhere.
-        pillow_into(part, inner, out, filter)
+        pillow_into(part, inner or _whole(part), out, filter)
         return
     top = float(np.iinfo(out.dtype).max)
     weighted = part.astype(np.float32)

@@ -42,6 +42,8 @@ def format_of(data: memoryview) -> Format:
             format); `"not_an_image"`, which shows the first bytes.
     """
     head = bytes(data[:32])
+    if head.startswith(b"\xff\xd8\xff"):
+        return "JPEG"
     if not head:
         raise ImageError("no bytes at all: the image is empty", kind="empty")
     for signature, name in _SIGNATURES:

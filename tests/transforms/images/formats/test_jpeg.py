@@ -12,7 +12,7 @@ from PIL import Image
 from feedline.errors import ImageError
 from feedline.transforms.images.decode import Decode
 from feedline.transforms.images.formats import jpeg
-from image_files import encode, picture, pillow, read
+from image_files import BAD, GOOD, encode, picture, pillow, read
 
 PLAIN = encode(picture(40, 56), "JPEG", quality=90)
 
@@ -30,6 +30,42 @@ def test_a_header_tells_what_is_needed_to_decode_a_part():
     data = encode(picture(9, 9).convert("L"), "JPEG", restart_marker_blocks=3)
     header = jpeg.read_header(memoryview(data), exif=False)
     assert (header.channels, header.step, header.across, header.interval) == (1, 1, 8, 3)
+
+
+USUAL = {
+    "4:2:0": PLAIN,
+    "4:4:4": encode(picture(40, 56), "JPEG", subsampling=0),
+    "with tables of its own": encode(picture(40, 56), "JPEG", optimize=True),
+    "with a comment": encode(picture(40, 56), "JPEG", comment=b"\xff\xda in a comment"),
+}
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_the_quick_way_through_a_header_finds_what_the_other_finds(name):
+    data = memoryview(USUAL[name])
+    header = jpeg._usual_header(data)
+    assert header is not None
+    assert header == jpeg._any_header(data, False)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, _ in BAD if "jp" in name] + [name for name in GOOD if "jp" in name]
+)
+def test_the_quick_way_leaves_what_is_unusual_to_the_other(name):
+    header = jpeg._usual_header(memoryview(read(name)))
+    assert header is None or header == jpeg._any_header(memoryview(read(name)), False)
+
+
+def test_the_quick_way_takes_no_damage_for_a_header():
+    end = jpeg.read_header(memoryview(PLAIN), exif=False).scan_at + 12
+    for at in range(2, end):
+        header = jpeg._usual_header(memoryview(PLAIN[:at]))
+        assert header is None or header == jpeg._any_header(memoryview(PLAIN[:at]), False)
+        for value in (0x00, 0x01, 0x02, 0x7F, 0xC0, 0xC2, 0xDA, 0xDD, 0xEE, 0xFF):
+            changed = bytearray(PLAIN)
+            changed[at] = value
+            header = jpeg._usual_header(memoryview(changed))
+            assert header is None or header == jpeg._any_header(memoryview(changed), False)
 
 
 def test_inks_are_stored_upside_down_only_with_an_adobe_marker():

@@ -25,7 +25,7 @@ _DEPTHS = {
 _MASKS = {16: (0x7C00, 0x3E0, 0x1F, 0), 24: (0xFF0000, 0xFF00, 0xFF, 0), 32: (0xFF0000, 0xFF00, 0xFF, 0)}
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class BmpHeader(Header):
     """What stands before the pixels.
 

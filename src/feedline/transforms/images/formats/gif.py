@@ -19,7 +19,7 @@ __all__ = ["GifHeader", "decode", "read_header"]
 _IMAGE, _EXTENSION, _END, _CONTROL = 0x2C, 0x21, 0x3B, 0xF9
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class GifHeader(Header):
     """What stands before the first frame's pixels.
 

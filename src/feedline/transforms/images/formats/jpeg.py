@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -31,6 +32,7 @@ from feedline.transforms.images.color import cmyk_to_rgb, to_gray, to_rgba
 from feedline.transforms.images.exif import orientation_of
 from feedline.transforms.images.formats.codec import run_codec
 from feedline.transforms.images.formats.raster import Header
+from feedline.transforms.images.scratch import Scratch
 
 __all__ = ["JpegHeader", "decode_rows", "read_header"]
 
@@ -45,10 +47,15 @@ _MAX_SCANS = 500
 _END_MARK = re.compile(rb"\xff\xd9")
 _RESTART_MARK = re.compile(rb"\xff[\xd0-\xd7]")
 _ODD_SAMPLING = "Could not determine subsampling level"
+_unpack_marker = struct.Struct(">HH").unpack_from
+_pack_rows = struct.Struct(">H").pack_into
+_unpack_frame = struct.Struct(">BHHB").unpack_from
+# Segments that say nothing of what is needed here: tables, APP0 to APP13 and APP15, comments.
+_PASSED = frozenset({0xFFDB, 0xFFC4, 0xFFFE, *range(0xFFE0, 0xFFF0)} - {0xFFEE})
 _LEFT_OVER = re.compile(r"extraneous bytes before marker 0x([0-9a-f]{2})")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class JpegHeader(Header):
     """What stands before the first scan.
 
@@ -79,6 +86,46 @@ def read_header(data: memoryview, exif: bool) -> JpegHeader:
     Raises:
         ImageError: `"truncated"`, `"corrupt"` or `"unsupported"`.
     """
+    usual = None if exif else _usual_header(data)
+    return _any_header(data, exif) if usual is None else usual
+
+
+def _usual_header(data: memoryview) -> JpegHeader | None:
+    """Return the header of a colour picture of one scan without restarts, as most are; `None` for any other, or damage."""
+    at, frame_at = 2, 0
+    try:
+        marker, length = _unpack_marker(data, at)
+        while marker != 0xFFDA:
+            if marker == 0xFFC0 or marker == 0xFFC1:
+                if frame_at or length < 17:
+                    return None
+                frame_at = at + 4
+            elif marker not in _PASSED or length < 2:
+                return None
+            at += 2 + length
+            marker, length = _unpack_marker(data, at)
+        scan_at = at + 4
+        if not frame_at or length < 3 or at + 2 + length > len(data) or data[scan_at] != 3:
+            return None
+        precision, height, width, components = _unpack_frame(data, frame_at)
+    except struct.error:
+        return None
+    if precision != 8 or components != 3:
+        return None
+    first, second, third = data[frame_at + 7], data[frame_at + 10], data[frame_at + 13]
+    return JpegHeader(
+        width,
+        height,
+        3,
+        height_at=frame_at + 1,
+        step=max(first & 15, second & 15, third & 15),
+        across=8 * max(first >> 4, second >> 4, third >> 4),
+        scan_at=scan_at,
+        one_scan=True,
+    )
+
+
+def _any_header(data: memoryview, exif: bool) -> JpegHeader:
     facts: dict[str, Any] = {"adobe": False, "orientation": 1, "interval": 0}
     for marker, start, end in _segments(data):
         if marker in _FRAMES:
@@ -161,6 +208,36 @@ def _frame(data: memoryview, marker: int, start: int, end: int) -> dict[str, Any
     }
 
 
+def _decoder() -> Callable[..., Any]:
+    try:
+        import simplejpeg
+    except ImportError as error:
+        raise MissingExtraError.of("decoding JPEG", "images") from error
+    decode: Callable[..., Any] = simplejpeg.decode_jpeg
+    return decode
+
+
+def _decode_colors(
+    data: memoryview, header: JpegHeader, rows: int, fast: bool, scratch: Scratch
+) -> npt.NDArray[np.uint8] | None:
+    """Decode the upper `rows` rows of a picture as most are, as `decode_rows` does for mode "RGB", with less ado.
+
+    `None`: it is another, or something is wrong; `decode_rows` knows what to do.
+    """
+    if header.components != 3 or not header.one_scan or header.interval:
+        return None
+    if rows < header.height:
+        data = scratch.copied(data, len(data))
+        _pack_rows(data, header.height_at, rows)
+    buffer = scratch(rows * header.width * 3)
+    try:
+        _decoder()(data, "RGB", fast, fast, 0, 0, 1, buffer)
+    except ValueError as error:
+        if _LEFT_OVER.search(str(error)) is None:
+            return None
+    return buffer.reshape(rows, header.width, 3)
+
+
 def decode_rows(
     data: memoryview,
     header: JpegHeader,
@@ -180,17 +257,25 @@ def decode_rows(
     Raises:
         ImageError: `"truncated"`, `"corrupt"` or `"unsupported"`, for what is wrong in the rows asked for, or anywhere.
     """
+    if factor == 1 and rows is not None and (mode == "RGB" or mode is None) and type(scratch) is Scratch:
+        colors = _decode_colors(data, header, rows, fast, scratch)
+        if colors is not None:
+            return colors
     space = _space(header, mode)
-    take = np.empty if scratch is None else scratch
-    part = _part(data, header, rows) if rows is not None and rows < header.height else None
-    if part is not None and rows is not None:
-        pixels = _run(part, header, rows, space, factor, fast, take)
+    take = _new_memory if scratch is None else scratch
+    if rows is not None and rows < header.height:
+        part = _part(data, header, rows, getattr(scratch, "copied", None))
+        pixels = None if part is None else _run(part, header, rows, space, factor, fast, take)
         if pixels is not None:
             return _colors(pixels, space, header)
     pixels = _run(data, header, header.height, space, factor, fast, take)
     if pixels is None:
         raise ImageError("the JPEG was refused and told no reason", kind="corrupt")
     return _colors(pixels, space, header)
+
+
+def _new_memory(size: int) -> npt.NDArray[np.uint8]:
+    return np.empty(size, np.uint8)
 
 
 def _space(header: JpegHeader, mode: str | None) -> str:
@@ -201,10 +286,23 @@ def _space(header: JpegHeader, mode: str | None) -> str:
     return "RGBA" if mode == "RGBA" else "RGB"
 
 
-def _part(data: memoryview, header: JpegHeader, rows: int) -> bytearray | None:
-    """Return a copy of `data` that says that it has `rows` rows; `None` if it can't be had (see the note on rows)."""
+def _part(
+    data: memoryview, header: JpegHeader, rows: int, copied: Callable[..., memoryview] | None
+) -> memoryview | bytearray | None:
+    """Return a copy of `data` that says that it has `rows` rows; `None` if it can't be had (see the note on rows).
+
+    It is made by `copied(data, end)`, where there is that.
+    """
     if not header.one_scan:
         return None
+    if copied is not None and not header.interval:
+        copy = copied(data, len(data))
+        _pack_rows(copy, header.height_at, rows)
+        return copy
+    return _part_to_a_restart(data, header, rows)
+
+
+def _part_to_a_restart(data: memoryview, header: JpegHeader, rows: int) -> bytearray | None:
     end = len(data)
     if header.interval:
         units = -(-header.width // header.across) * -(-rows // (8 * header.step))
@@ -216,7 +314,7 @@ def _part(data: memoryview, header: JpegHeader, rows: int) -> bytearray | None:
     copy = bytearray(data[:end])
     if header.interval:
         copy += b"\xff\xd9"
-    struct.pack_into(">H", copy, header.height_at, rows)
+    _pack_rows(copy, header.height_at, rows)
     return copy
 
 
@@ -224,25 +322,14 @@ def _run(
     data: Any, header: JpegHeader, rows: int, space: str, factor: int, fast: bool, take: Any
 ) -> npt.NDArray[np.uint8] | None:
     """Decode `data`, whose header says `rows`; `None`: only the whole picture can tell what is wrong."""
-    try:
-        import simplejpeg
-    except ImportError as error:
-        raise MissingExtraError.of("decoding JPEG", "images") from error
+    decode_jpeg = _decoder()
     height, width = -(-rows // factor), -(-header.width // factor)
     shape = (height, width, _CHANNELS[space])
     size = height * width * _CHANNELS[space]
-    buffer = take(size, np.uint8) if take is np.empty else take(size)
+    buffer = take(size)
     try:
-        simplejpeg.decode_jpeg(
-            data,
-            space,
-            fastdct=fast,
-            fastupsample=fast,
-            min_height=height if factor > 1 else 0,
-            min_width=width if factor > 1 else 0,
-            min_factor=factor,
-            buffer=buffer,
-        )
+        least = (height, width) if factor > 1 else (0, 0)
+        decode_jpeg(data, space, fast, fast, *least, factor, buffer)
     except ValueError as error:
         message = str(error)
         if _ODD_SAMPLING in message and rows == header.height:
@@ -255,7 +342,7 @@ def _run(
                 # libjpeg makes up an end where the data stops, and may stumble over that first.
                 kind = "truncated"
             raise ImageError(f"the JPEG can't be decoded: {message}", kind=kind) from None
-    return np.asarray(buffer[:size]).reshape(shape)
+    return np.asarray(buffer).reshape(shape)
 
 
 def _odd(data: Any, header: JpegHeader, space: str, factor: int) -> npt.NDArray[np.uint8]:

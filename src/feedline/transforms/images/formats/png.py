@@ -48,7 +48,7 @@ _MODES = {
 _KNOWN_CRITICAL = frozenset({b"IHDR", b"PLTE", b"IDAT", b"IEND"})
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class PngHeader(Header):
     """What stands before the pixels.
 

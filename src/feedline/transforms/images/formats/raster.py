@@ -10,7 +10,7 @@ import numpy.typing as npt
 __all__ = ["Header", "Raster"]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Header:
     """What a file declares.
 
@@ -29,7 +29,7 @@ class Header:
     orientation: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Raster:
     """Pixels as they are stored.
 

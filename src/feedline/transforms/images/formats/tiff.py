@@ -44,7 +44,7 @@ _PREMULTIPLIED = 1
 _MAX_TILE_PIXELS = 2**22
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class TiffHeader(Header):
     """What the directory says.
 

@@ -18,7 +18,7 @@ from feedline.transforms.images.formats.raster import Header, Raster
 __all__ = ["WebpHeader", "decode", "read_header"]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class WebpHeader(Header):
     """What stands before the pixels.
 
