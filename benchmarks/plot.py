@@ -33,6 +33,15 @@ def name_of(system: dict[str, Any], group: str) -> str:
     return system["name"].removesuffix(f", {last}").removesuffix(f" {last}") or system["name"]
 
 
+def readable(value: float) -> str:
+    """Return `value` with three digits that count, and never as a power of ten.
+
+    >>> readable(12786.0), readable(2673.004), readable(1.2345)
+    ('12,800', '2,670', '1.23')
+    """
+    return f"{float(f'{value:.3g}'):,.10g}"
+
+
 def draw(found: dict[str, Any], path: Path) -> None:
     """Write the picture of one benchmark."""
     from matplotlib.figure import Figure
@@ -66,7 +75,7 @@ def draw_group(axes: Any, group: dict[str, Any]) -> None:
         axes.barh(place, median, color=COLORS[kind_of(system)], height=0.7)
         axes.plot([low, high], [place, place], color="black", linewidth=1)
         ratio = f"  ({system['ratio']:.2f})" if "ratio" in system and not system["is_limit"] else ""
-        axes.text(max(median, high), place, f"  {median:.3g}{ratio}", va="center", fontsize=8)
+        axes.text(max(median, high), place, f"  {readable(median)}{ratio}", va="center", fontsize=8)
         if system["is_limit"]:
             axes.axvline(median, color=COLORS["limit"], linewidth=1, linestyle=":", zorder=0)
     names = [name_of(system, group["group"]) for system in group["systems"]]
