@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from feedline import DataLoader, WorkerDied
+from feedline.loader.execution import process_pool
 from feedline.loader.execution.job import Job
+from feedline.loader.execution.template_process import TemplateProcess
 from process_datasets import ENDS, Dying, Gated, LateItem, Numbers, Stuck, TellsProcess
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -192,6 +194,46 @@ def test_the_template_may_die_as_well():
         template = int(Path(f"/proc/{int(first[0])}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(template, signal.SIGKILL)
         assert len(list(iterator)) == 15
+
+
+def test_sockets_are_closed_also_if_nobody_tells_that_the_workers_have_ended():
+    with processes(TellsProcess(), batch_size=4) as loader:
+        iterator = iter(loader)
+        first = next(iterator)
+        pool = loader._executor().pool
+        _until(lambda: len(pool.process_ids()) == 2)
+        seats = list(pool._seats)
+        template = int(Path(f"/proc/{int(first[0])}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(template, signal.SIGSTOP)
+        loader.close()
+        pool.join(30)
+    assert [seat._channel.fileno() for seat in seats] == [-1, -1]
+
+
+def test_a_process_that_can_not_be_sent_what_workers_run_is_ended_again(monkeypatch):
+    with processes(TellsProcess(), batch_size=4) as loader:
+        iterator = iter(loader)
+        first = next(iterator)
+        pool = loader._executor().pool
+        made = []
+
+        class Recorded(TemplateProcess):
+            def __init__(self):
+                super().__init__()
+                made.append(self)
+
+            def equip(self, parcel, options):
+                raise OSError(24, "Too many open files")
+
+        monkeypatch.setattr(process_pool, "TemplateProcess", Recorded)
+        template = int(Path(f"/proc/{int(first[0])}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(template, signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="no worker process can be started: .*Too many open files"):
+            list(iterator)
+        assert pool._template is None
+    assert made
+    assert all(template._channel.fileno() == -1 for template in made)
+    assert all(template._process.returncode is not None for template in made)
 
 
 def test_a_watchdog_writes_the_stacks_of_everybody(caplog, capfd):

@@ -238,13 +238,16 @@ class ProcessPool:
                 )
             )
             return None
+        template = None
         try:
             template = TemplateProcess()
+            if self._parcel is not None:
+                template.equip(self._parcel, self._options())
         except OSError as error:
+            if template is not None:
+                template.close()
             self._fail_all(RuntimeError(f"no worker process can be started: {error}"))
             return None
-        if self._parcel is not None:
-            template.equip(self._parcel, self._options())
         return template
 
     def _options(self) -> dict[str, Any]:
@@ -537,7 +540,8 @@ class ProcessPool:
                 for seat in self._seats:
                     self._signal(seat, signal.SIGKILL)
             if now >= self._end + END_SECONDS:
-                self._seats.clear()
+                # Not even killed ones are reported: the template hangs, or is swamped. They end with it.
+                self._close_seats()
             return
         if self._limit is None:
             return
@@ -560,8 +564,7 @@ class ProcessPool:
         assert self._wake is not None
         for seat in self._seats:
             self._jobs.extend(seat.jobs.values())
-            seat.close()
-        self._seats.clear()
+        self._close_seats()
         poll = select.poll()
         poll.register(self._wake[0], select.POLLIN)
         while self._end is None:
@@ -579,10 +582,13 @@ class ProcessPool:
             elif kind == "texts":
                 os.close(what)
 
-    def _shut_down(self) -> None:
+    def _close_seats(self) -> None:
         for seat in self._seats:
             seat.close()
         self._seats.clear()
+
+    def _shut_down(self) -> None:
+        self._close_seats()
         if self._template is not None:
             self._template.close()
             self._template = None

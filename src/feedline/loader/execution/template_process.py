@@ -76,8 +76,19 @@ class TemplateProcess:
             self.is_alive = False
 
     def equip(self, parcel: Parcel, options: dict[str, Any]) -> None:
-        """Send what workers run; to be done before they are spawned."""
-        self._send(("parcel", options, parcel.facts()), [os.dup(file) for file in parcel.descriptors()])
+        """Send what workers run; to be done before they are spawned.
+
+        Raises:
+            OSError: no descriptor can be had.
+        """
+        copies: list[int] = []
+        try:
+            copies.extend(os.dup(file) for file in parcel.descriptors())
+        except OSError:
+            for copy in copies:
+                os.close(copy)
+            raise
+        self._send(("parcel", options, parcel.facts()), copies)
 
     def read_texts(self, descriptor: int) -> None:
         """Have it read lists of strings before they are whole, so that all workers have them; the descriptor is closed."""
