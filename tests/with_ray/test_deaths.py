@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from feedline import DataLoader, WorkerDied
-from feedline.loader.execution import cluster_pool
+from feedline.loader.execution import cluster_crew
 from process_datasets import Dying, Numbers, Stuck, TellsProcess
 
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -63,11 +63,11 @@ def test_an_actor_is_replaced_whenever_it_is_killed(local_ray):
 
 def seat_of(loader, pid):
     [executor] = loader._executors.values()
-    return next(seat for seat in executor.pool._seats if seat.pid == pid)
+    return next(seat for seat in executor.pool.crew.seats if seat.pid == pid)
 
 
 def test_an_actor_that_is_stuck_in_c_is_replaced_and_its_item_is_a_failure(monkeypatch):
-    monkeypatch.setattr(cluster_pool, "STUCK_GRACE_SECONDS", 1.0)
+    monkeypatch.setattr(cluster_crew, "STUCK_GRACE_SECONDS", 1.0)
     with actors(Stuck(together=True), 1, batch_size=4, timeout=0.5, on_error="skip") as loader:
         assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3], [4, 6, 7], [8, 9, 10, 11]]
         [failure] = loader.failures
@@ -145,7 +145,7 @@ def test_a_watchdog_tells_what_actors_do(tmp_path, caplog):
 
 
 def test_without_a_free_processor_one_actor_does_without(local_ray, monkeypatch, caplog):
-    monkeypatch.setattr(cluster_pool, "PLACE_SECONDS", 0.5)
+    monkeypatch.setattr(cluster_crew, "PLACE_SECONDS", 0.5)
 
     class Holder:
         def here(self):

@@ -133,7 +133,7 @@ def test_actors_end_with_their_loader(local_ray):
     with DataLoader([1, 2, 3], 1, num_workers=2, worker_type="ray") as loader:
         list(loader)
         [executor] = loader._executors.values()
-        seats = list(executor.pool._seats)
+        seats = list(executor.pool.crew.seats)
         assert seats
     executor.pool.join(30)
     for seat in seats:
@@ -149,10 +149,10 @@ def test_a_loader_that_is_made_smaller_ends_the_actors_that_are_too_many():
         assert [batch.tolist() for batch in loader] == [[n, n + 1] for n in range(0, 40, 2)]
         pause = threading.Event()  # never set: a wait with a deadline between two looks
         for _ in range(3000):
-            if len(executor.pool._seats) == 1:
+            if len(executor.pool.crew.seats) == 1:
                 break
             pause.wait(0.01)
-        assert len(executor.pool._seats) == 1
+        assert len(executor.pool.crew.seats) == 1
         assert executor.places() == []
 
 
@@ -164,7 +164,7 @@ def test_a_loader_that_is_dropped_ends_its_actors(local_ray):
     del loader, executor
     pool.join(30)
     assert not pool._thread.is_alive()
-    assert pool._seats == []
+    assert pool.crew.seats == []
 
 
 def test_without_ray_the_constructor_says_how_to_install_it(monkeypatch):

@@ -22,17 +22,18 @@ import threading
 import time
 import weakref
 from collections import deque
-from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from feedline.errors import WorkerDied
 from feedline.loader.batch import BatchLoader
 from feedline.loader.execution import cluster_connection
-from feedline.loader.execution.cluster_seat import ActorSeat, start_scribe
+from feedline.loader.execution.cluster_crew import CONNECTION_SECONDS, Crew, is_suspect
+from feedline.loader.execution.cluster_seat import ActorSeat
 from feedline.loader.execution.job import Job
 from feedline.loader.execution.packing import pickle_loader
 from feedline.loader.execution.returned import exception_of, outcome_of
+from feedline.loader.execution.second_tries import MAX_TRIES, SecondTries
 from feedline.loader.execution.store_memory import StoreMemory
 from feedline.loader.execution.threads import Line
 
@@ -40,10 +41,6 @@ __all__ = ["ActorPool"]
 
 logger = logging.getLogger("feedline")
 
-#: Tasks in one actor: see Note [suspicion].
-TASKS_PER_ACTOR = 2
-#: How often a task is computed before the death of its workers is its error.
-MAX_TRIES = 3
 #: Seconds that actors get to end their item, once they are told to; those of asynchronous datasets close it, too.
 END_SECONDS = 1.0
 END_ASYNC_SECONDS = 5.0
@@ -51,14 +48,6 @@ END_ASYNC_SECONDS = 5.0
 EXIT_SECONDS = 1.8
 #: How often actors are asked whether they are alive, when items have a time limit.
 LOOK_SECONDS = 0.25
-#: How often it is looked whether Ray is still there, while something is waited for.
-CONNECTION_SECONDS = 1.0
-#: Seconds beyond the limit before an actor counts as stuck: its answers come over a network.
-STUCK_GRACE_SECONDS = 2.0
-#: Seconds that the first actor waits for a free processor before it does without one of its own.
-PLACE_SECONDS = 10.0
-#: Seconds that the scribe gets to answer.
-SCRIBE_SECONDS = 5.0
 
 _pools: weakref.WeakSet[ActorPool] = weakref.WeakSet()
 
@@ -87,15 +76,12 @@ class ActorPool:
         self._parts: list[Any] | None = None
         # Of the thread from here on: see Note [one thread].
         self._memory = StoreMemory(load.pool)
-        self._connection: str | None = None
-        self._parcel: Any = None
-        self._scribe: Any = None
-        self._seats: list[ActorSeat] = []
+        self.crew = Crew(self._events.put)
+        self._second_tries = SecondTries(self._limit, self._is_async)
         self._jobs: deque[Job] = deque()
         self._failed_starts = 0
         self._tickets = 0
         self._end: float | None = None
-        self._looked_at = 0.0
 
     # -- any thread
 
@@ -169,18 +155,19 @@ class ActorPool:
         self._hear(self._patience())
         self._look_after()
         if self._end is not None:
-            return bool(self._seats)
+            return bool(self.crew.seats)
         if self._jobs:
             self._connect()
-            self._fill_seats()
+            # As many actors as tasks, up to the width; they stay.
+            self.crew.fill(min(self._width, len(self._jobs) + self.crew.jobs))
             self._assign()
-        self._let_go()
+        self.crew.let_go(self._width)
         return True
 
     def _patience(self) -> float | None:
         if self._end is not None:
             return max(0.0, min(LOOK_SECONDS, self._end - time.monotonic()))
-        if not self._jobs and not any(seat.jobs for seat in self._seats):
+        if not self._jobs and not self.crew.jobs:
             return None
         return CONNECTION_SECONDS if self._limit is None else LOOK_SECONDS
 
@@ -202,12 +189,12 @@ class ActorPool:
                 self._jobs.append(what[0])
         elif kind == "cancel":
             self._jobs = deque(job for job in self._jobs if job.line is not what[0])
-            for seat in self._seats:
+            for seat in self.crew.seats:
                 seat.cancel(what[0])
         elif kind == "resize":
             self._width = what[0]
         elif kind == "dump":
-            for seat in self._seats:
+            for seat in self.crew.seats:
                 seat.ask_for_stacks()
         elif kind == "close":
             self._begin_end(what[0])
@@ -220,7 +207,7 @@ class ActorPool:
             return
         error = future.exception()
         if kind == "ended":
-            self._dismiss(seat)
+            self.crew.dismiss(seat)
         elif error is not None:
             self._hear_error(seat, ticket, error)
         elif kind == "opened":
@@ -236,30 +223,12 @@ class ActorPool:
     # -- connecting and starting
 
     def _connect(self) -> None:
-        if self._connection is not None:
-            return
-        import ray
-
-        self._connection = cluster_connection.connect()
-        # Behind Ray's own handler, so that it runs before it.
-        atexit.unregister(_leave)
-        atexit.register(_leave)
-        assert self._parts is not None
-        self._parcel = ray.put([_as_array(part) for part in self._parts])
-
-    def _fill_seats(self) -> None:
-        """Have as many actors as tasks, up to the width; they stay."""
-        wanted = min(self._width, len(self._jobs) + sum(len(seat.jobs) for seat in self._seats))
-        taken = {seat.number for seat in self._seats}
-        for number in count():
-            if len(self._seats) >= wanted:
-                return
-            if number not in taken:
-                self._start_seat(number, claims_cpu=True)
-
-    def _start_seat(self, number: int, *, claims_cpu: bool) -> None:
-        now = time.monotonic()
-        self._seats.append(ActorSeat(number, self._parcel, self._events.put, now, claims_cpu=claims_cpu))
+        if self.crew.connect():
+            # Behind Ray's own handler, so that it runs before it.
+            atexit.unregister(_leave)
+            atexit.register(_leave)
+            assert self._parts is not None
+            self.crew.equip(self._parts)
 
     def _opened(self, seat: ActorSeat, pid: int, host: str, broken: bytes | None) -> None:
         seat.pid, seat.host = pid, host
@@ -270,36 +239,20 @@ class ActorPool:
         # It can't unpickle its work: nor will another.
         error = exception_of(pickle.loads(broken), seat.name)
         error.add_note(f"feedline: {seat.name} could not unpickle the dataset and what goes with it")
-        self._dismiss(seat)
+        self.crew.dismiss(seat)
         self._fail_waiting(error)
 
     def _assign(self) -> None:
         while self._jobs:
-            job = self._jobs[0]
-            alone = _is_suspect(job)
-            most = 1 if alone else TASKS_PER_ACTOR
-            # Those beyond the width get nothing more.
-            seats = self._seats[: self._width]
-            ready = [seat for seat in seats if seat.is_ready and _has_room(seat, most)]
-            if not ready:
+            seat = self.crew.find_room(self._jobs[0], self._width)
+            if seat is None:
                 return
-            self._jobs.popleft()
+            job = self._jobs.popleft()
             if job.line.cancelled:
                 continue
             self._tickets += 1
-            seat = min(ready, key=lambda seat: len(seat.jobs))
-            seat.give(job, self._tickets, self._find_scribe() if alone and not self._is_async else None)
-
-    def _let_go(self) -> None:
-        """End actors that are too many."""
-        surplus = len(self._seats) - self._width
-        for seat in [seat for seat in reversed(self._seats) if not seat.jobs][: max(0, surplus)]:
-            self._dismiss(seat)
-
-    def _find_scribe(self) -> Any:
-        if self._scribe is None:
-            self._scribe = start_scribe()
-        return self._scribe
+            notes = is_suspect(job) and not self._is_async
+            seat.give(job, self._tickets, self.crew.scribe() if notes else None)
 
     # -- results and deaths
 
@@ -341,8 +294,7 @@ class ActorPool:
 
     def _bury(self, seat: ActorSeat, why: str) -> None:
         """An actor has ended: what it had goes to others."""
-        seat.is_gone = True
-        self._seats.remove(seat)
+        self.crew.remove(seat)
         if self._end is not None:
             return
         logger.info("%s ended (%s)", seat.name, why)
@@ -353,60 +305,15 @@ class ActorPool:
                 text = f"{seat.name} ended while it was started, as {MAX_TRIES - 1} others before it: {why}"
                 self._fail_waiting(WorkerDied(text, type_name="WorkerDied", exit_code=None))
         for ticket, job in reversed(seat.jobs.items()):
-            self._judge(job, seat, why, self._last_begun(ticket, job))
+            self._judge(job, seat, why, self.crew.last_begun(ticket, job))
         seat.jobs.clear()
-
-    def _last_begun(self, ticket: int, job: Job) -> Any:
-        """Return the item that was begun last, if that was noted."""
-        import ray
-
-        if self._scribe is None or not _is_suspect(job):
-            return None
-        try:
-            return job.index_at(ray.get(self._scribe.last.remote(ticket), timeout=SCRIBE_SECONDS))
-        except (ray.exceptions.RayError, TimeoutError):
-            self._scribe = None
-            return None
 
     def _judge(self, job: Job, seat: ActorSeat, why: str, index: Any) -> None:
         """Queue `job` to be computed again, or end it with an error."""
         if job.line.cancelled:
             return
-        where = f"{seat.name}, which was replaced"
-        if seat.is_stuck:
-            if self._can_be_careful(job, index):
-                self._jobs.appendleft(job)
-            else:
-                text = f"for longer than its time limit (timeout={self._limit:g} s an item)"
-                job.fail(TimeoutError(f"the batch let nothing else run in its worker process {text}"), where)
-            return
-        job.tries += 1
-        if job.tries < MAX_TRIES:
+        if self._second_tries.allow(job, seat, index, how="ended", why=f" ({why})"):
             self._jobs.appendleft(job)
-            return
-        last = "" if index is None else f"; item {index!r} was the last that it began"
-        job.fail(
-            WorkerDied(
-                f"{seat.name} ended with the batch, as {MAX_TRIES - 1} others before it{last} ({why})",
-                type_name="WorkerDied",
-                exit_code=None,
-                index=index,
-                worker=seat.number,
-                pid=seat.pid,
-            ),
-            where,
-        )
-
-    def _can_be_careful(self, job: Job, index: Any) -> bool:
-        """Have `job` computed item by item, `index` counted as timed out; false if that was of no use."""
-        if self._is_async:
-            return False
-        if index is None:
-            if job.careful is not None:
-                return False
-            job.careful = ()
-            return True
-        return job.add_stuck(index)
 
     # -- looking after them
 
@@ -414,72 +321,25 @@ class ActorPool:
         now = time.monotonic()
         if self._end is not None:
             if now >= self._end or not cluster_connection.is_connected():
-                for seat in list(self._seats):
-                    self._dismiss(seat)
+                for seat in list(self.crew.seats):
+                    self.crew.dismiss(seat)
             return
-        self._check_connection(now)
-        self._place(now)
-        if self._limit is not None:
-            for seat in list(self._seats):
-                self._check_heart(seat, now, self._limit)
-
-    def _check_connection(self, now: float) -> None:
-        # The question costs more than a small batch. After a while without work it is asked before anything is sent.
-        if self._connection is None or (now - self._looked_at < CONNECTION_SECONDS):
-            return
-        self._looked_at = now
-        if cluster_connection.connection() != self._connection:
+        if self.crew.is_cut_off(now):
             self._begin_anew(RuntimeError("Ray was shut down while it computed the batch"))
-
-    def _place(self, now: float) -> None:
-        """Where all processors are taken, one actor does without: whoever holds them may be waiting for its batches."""
-        if not self._seats or any(seat.is_ready or not seat.claims_cpu for seat in self._seats):
-            return
-        seat = self._seats[0]
-        if now - seat.since > PLACE_SECONDS:
-            logger.warning(
-                "no Ray actor has got a free processor for %g s: one does without, the others wait for more",
-                PLACE_SECONDS,
-            )
-            self._dismiss(seat)
-            self._start_seat(seat.number, claims_cpu=False)
-
-    def _check_heart(self, seat: ActorSeat, now: float, limit: float) -> None:
-        if not seat.is_ready or not seat.jobs:
-            return
-        if self._fetches_together and seat.steps <= 1:
-            limit *= max(job.rows for job in seat.jobs.values())
-        if seat.asked_at is not None and now - seat.asked_at > limit + STUCK_GRACE_SECONDS:
-            seat.is_stuck = True
-            seat.kill()
-            self._bury(seat, "it let nothing else run")
-        else:
-            seat.ask(now)
+        self.crew.place(now)
+        if self._limit is not None:
+            for seat in self.crew.find_stuck(now, self._limit, fetches_together=self._fetches_together):
+                seat.is_stuck = True
+                seat.kill()
+                self._bury(seat, "it let nothing else run")
 
     def _begin_end(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         first = self._end is None
         self._end = end if self._end is None else min(end, self._end)
         self._jobs.clear()
-        if not first or not cluster_connection.is_connected():
-            return
-        for seat in list(self._seats):
-            if seat.is_ready:
-                seat.end()
-            else:
-                self._dismiss(seat)
-        if self._scribe is not None:
-            import ray
-
-            ray.kill(self._scribe)
-            self._scribe = None
-
-    def _dismiss(self, seat: ActorSeat) -> None:
-        """End an actor whose work is done."""
-        self._seats.remove(seat)
-        seat.is_gone = True
-        if cluster_connection.is_connected():
-            seat.kill()
+        if first:
+            self.crew.end()
 
     def _fail_waiting(self, error: Exception) -> None:
         """Nothing can be computed: every task that waits gets `error`."""
@@ -489,27 +349,8 @@ class ActorPool:
 
     def _begin_anew(self, error: Exception) -> None:
         """All actors are lost, and what they had gets `error`; the next task has others, of a new connection if need be."""
-        for seat in self._seats:
-            seat.is_gone = True
-            for job in seat.jobs.values():
-                job.fail(error, seat.name)
-        self._seats.clear()
-        self._connection = self._parcel = self._scribe = None
-
-
-def _is_suspect(job: Job) -> bool:
-    return job.tries > 0 or job.careful is not None
-
-
-def _has_room(seat: ActorSeat, most: int) -> bool:
-    return len(seat.jobs) < most and not any(map(_is_suspect, seat.jobs.values()))
-
-
-def _as_array(part: Any) -> Any:
-    """Return memory as Ray shares it without a copy for each actor."""
-    import numpy as np
-
-    return np.frombuffer(part, np.uint8)
+        for job, worker in self.crew.abandon():
+            job.fail(error, worker)
 
 
 def _why(error: BaseException) -> str:
