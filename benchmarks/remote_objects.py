@@ -131,13 +131,15 @@ def feedline_loader(in_flight: int) -> Round:
     from feedline.datasets.http import HttpDataset
     from feedline.loader.dataloader import DataLoader
 
-    workers = in_flight // BATCH + 1
+    # All items of so many batches at once; and as many batches may wait, so that one late item holds nobody up.
+    workers = in_flight // BATCH
     loader = DataLoader(
         HttpDataset(urls()),
         batch_size=BATCH,
         shuffle=True,
         num_workers=workers,
-        item_concurrency=-(-in_flight // workers),
+        item_concurrency=BATCH,
+        prefetch_depth=max(2, workers),
         collate_fn=list,
     )
     return lambda: check([len(item) for batch in loader for item in batch])

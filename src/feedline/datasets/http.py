@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from feedline.datasets.fetching.attempts import Failure, Wait, adrive
+from feedline.datasets.fetching.attempts import Wait, adrive
 from feedline.datasets.fetching.curl_handle import SessionOptions, import_pycurl
 from feedline.datasets.fetching.curl_session import CurlSession
+from feedline.datasets.fetching.curl_transfer import Outcome
 from feedline.datasets.fetching.event_loops import PerLoop
-from feedline.datasets.fetching.http_exchange import HttpRules, Reply, Send, http_fetch
+from feedline.datasets.fetching.http_exchange import (
+    HttpRules,
+    Send,
+    first_request,
+    http_fetch,
+    plain_body,
+)
 from feedline.datasets.fetching.http_headers import default_lines, header_lines
 from feedline.datasets.fetching.limits import DEFAULT_MAX_BYTES, check_limit, check_positive, check_retry
 from feedline.datasets.fetching.locations import Locations
 from feedline.datasets.fetching.retry import Retry
 from feedline.datasets.fetching.tls import read_verify
-from feedline.datasets.fetching.urls import UrlRules
+from feedline.datasets.fetching.urls import UrlRules, parse_url
 from feedline.datasets.kind import Named
 from feedline.datasets.protocol import AsyncDataset
 
@@ -131,16 +139,51 @@ class HttpDataset(Named, AsyncDataset):
             IndexError: there is no such item.
             FetchError: the bytes did not come, after all retries.
         """
-        place, url = self._locations.locate(index)
-        session = self._sessions.get()
+        place, text = self._locations.locate(index)
+        session, rules = self._sessions.get(), self._options.rules
+        began = rules.clock()
+        outcome = await session.send(first_request(parse_url(text), rules))
+        body = plain_body(outcome)
+        if body is not None:
+            return body
+        # What is not simply there is left to the rules, which begin with the same request.
+        return await adrive(http_fetch(text, place, rules, began), _performer(session), (outcome,))
 
-        async def perform(step: Send | Wait) -> Reply | Failure | None:
-            if isinstance(step, Wait):
-                await asyncio.sleep(step.seconds)
-                return None
-            return await session.send(step)
+    def begin_item(
+        self, index: Any, done: Callable[[Any, Callable[[], Awaitable[Any]] | None], None]
+    ) -> Callable[[], None]:
+        """Begin to fetch item `index` on the running event loop, without a coroutine; for executors.
 
-        return await adrive(http_fetch(url, place, self._options.rules), perform)
+        Args:
+            index: as `__getitem__` takes it.
+            done: called later, once: with the item and `None`, or, if there is more to do than to take it, with `None`
+                and a function, of which the result is to be awaited for the item.
+
+        Returns:
+            What drops the request, as long as `done` has not been called.
+
+        Raises:
+            IndexError, FetchError: as `__getitem__` does, if no request can be made.
+        """
+        place, text = self._locations.locate(index)
+        session, rules = self._sessions.get(), self._options.rules
+        began = rules.clock()
+
+        def deliver(outcome: Outcome) -> None:
+            body = plain_body(outcome)
+            if body is not None:
+                done(body, None)
+                return
+            steps = http_fetch(text, place, rules, began)
+            done(None, lambda: adrive(steps, _performer(session), (outcome,)))
+
+        return partial(session.abandon, session.start(first_request(parse_url(text), rules), deliver))
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # Whoever has items of its own must be awaited for them.
+        if "__getitem__" in cls.__dict__ and "begin_item" not in cls.__dict__:
+            cls.begin_item = None  # type: ignore[assignment, method-assign]
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; the dataset may be used again."""
@@ -168,6 +211,16 @@ class HttpDataset(Named, AsyncDataset):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._options = state["options"]
         self._open(state["locations"])
+
+
+def _performer(session: CurlSession) -> Callable[[Send | Wait], Awaitable[Outcome | None]]:
+    async def perform(step: Send | Wait) -> Outcome | None:
+        if isinstance(step, Wait):
+            await asyncio.sleep(step.seconds)
+            return None
+        return await session.send(step)
+
+    return perform
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ __all__ = ["Failure", "Steps", "Wait", "adrive", "drive", "with_retries"]
 
 T = TypeVar("T")
 
+_UNKNOWN = object()
+
 #: Yields steps, is sent what came of them, returns the result.
 Steps: TypeAlias = Generator[Any, Any, T]
 
@@ -93,12 +95,18 @@ def drive(steps: Steps[T], perform: Callable[[Any], Any]) -> T:
         outcome = perform(step)
 
 
-async def adrive(steps: Steps[T], perform: Callable[[Any], Awaitable[Any]]) -> T:
-    """Run `steps` on the running event loop; `await perform(step)` does one and returns what came of it."""
+async def adrive(steps: Steps[T], perform: Callable[[Any], Awaitable[Any]], first: tuple[Any, ...] = ()) -> T:
+    """Run `steps` on the running event loop; `await perform(step)` does one and returns what came of it.
+
+    What came of the `first` steps is known already: they are not done again.
+    """
+    known = iter(first)
     outcome: Any = None
     while True:
         try:
             step = steps.send(outcome)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
-        outcome = await perform(step)
+        outcome = next(known, _UNKNOWN)
+        if outcome is _UNKNOWN:
+            outcome = await perform(step)

@@ -3,27 +3,46 @@
 What libcurl would do by itself is turned off or watched: it follows no redirect, reads no `.netrc`, keeps no cookies,
 decodes nothing, sends the request target as given, and a second request for the same transfer (its answer to a kept
 connection that turns out dead) is stopped before it goes out.
+
+Note [excess]
+    A body that is longer than its `Content-Length` is cut by libcurl. It says so nowhere but in its trace, which costs
+    a quarter of a request; and it closes the connection. So a server is watched (traced) until it has kept a
+    connection, and then no longer: an answer after which a connection was kept had no excess. An untraced one after
+    which it was not (nearly always since the server said that it would close it) is `Unsure`, is asked for again,
+    watched, and so are the next of that server. Excess can only be read together with the headers, as libcurl reads no
+    further than the body otherwise: an answer larger than one read needs no second look.
 """
 
 from __future__ import annotations
 
-import asyncio
-import select
 import time
 from dataclasses import dataclass, replace
 from typing import Any
 
 from feedline.datasets.fetching.attempts import Failure
 from feedline.datasets.fetching.curl_errors import FILESIZE_EXCEEDED, describe
+from feedline.datasets.fetching.curl_transfer import KeptConnections, Outcome, Server, Transfer
 from feedline.datasets.fetching.http_body import Receiver
-from feedline.datasets.fetching.http_exchange import Reply, Send
+from feedline.datasets.fetching.http_exchange import Reply, Unsure
 from feedline.datasets.fetching.tls import TlsSettings
 from feedline.errors import MissingExtraError
 
-__all__ = ["CurlHandle", "KeptConnections", "SessionOptions", "Transfer", "import_pycurl"]
+__all__ = [
+    "CurlHandle",
+    "KeptConnections",
+    "Outcome",
+    "Server",
+    "SessionOptions",
+    "Transfer",
+    "import_pycurl",
+]
 
 # libcurl hands over at most so much of a body at a time: large enough for few calls, small enough for the cache.
 _BUFFER_BYTES = 256 * 1024
+# After a connection that was not kept so many answers of its server are watched.
+_WATCHED_AFTER_CLOSE = 100
+# What `PREREQFUNCTION` returns: CURL_PREREQFUNC_OK and CURL_PREREQFUNC_ABORT of <curl/curl.h>, which are frozen.
+_GO_ON, _ABORT = 0, 1
 
 
 def import_pycurl() -> Any:
@@ -58,56 +77,12 @@ class SessionOptions:
     tls: TlsSettings
 
 
-class Transfer:
-    """One request on its way: what to send, who waits for it, and the handle that carries it."""
-
-    __slots__ = ("future", "handle", "stale", "step")
-
-    def __init__(self, step: Send, future: asyncio.Future[Reply | Failure]) -> None:
-        self.step = step
-        self.future = future
-        self.handle: CurlHandle | None = None
-        self.stale = 0  # kept connections that turned out dead
-
-    def resolve(self, outcome: Reply | Failure) -> None:
-        """Give the outcome to whoever waits."""
-        # A loop that was closed with tasks pending has nobody left who waits.
-        if not self.future.done() and not self.future.get_loop().is_closed():
-            self.future.set_result(outcome)
-
-
-class KeptConnections:
-    """The sockets of kept connections, by their local address: to look at one before it is used again."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._sockets: dict[tuple[str, int], int] = {}
-
-    def remember(self, address: tuple[str, int], fd: int) -> None:
-        """Note that the connection from `address` is kept."""
-        if len(self._sockets) >= self._limit:
-            self._sockets.clear()  # most are closed by now; for the others libcurl's own look must do
-        self._sockets[address] = fd
-
-    def is_dead(self, address: tuple[str, int]) -> bool:
-        """Tell whether the connection from `address` was kept and can't be used, and forget it.
-
-        A kept connection that has something to read was closed by the server, or has bytes that belong to nobody, and
-        would become the next answer.
-        """
-        fd = self._sockets.pop(address, None)
-        if fd is None or not hasattr(select, "poll"):
-            return False
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        return bool(poll.poll(0))
-
-
 class CurlHandle:
     """A libcurl handle, used for one transfer after another.
 
     Attributes:
         curl: pycurl's object.
+        transfer: what it carries.
         stale: whether the transfer ended before its request went out, on a kept connection that was dead.
 
     Concurrency: belongs to its session's event loop.
@@ -128,53 +103,61 @@ class CurlHandle:
         curl.setopt(pycurl.NOPROXY, "")
         curl.setopt(pycurl.PREREQFUNCTION, self._before_request)
         curl.setopt(pycurl.DEBUGFUNCTION, self._on_trace)
-        curl.setopt(pycurl.VERBOSE, 1)
         _set_tls(curl, pycurl, options.tls)
+        self._receiver = receiver = Receiver(options.max_bytes)
+        curl.setopt(pycurl.HEADERFUNCTION, receiver.on_header)
+        curl.setopt(pycurl.WRITEFUNCTION, receiver.on_body)
         self._headers: tuple[bytes, ...] | None = None
-        self._address = ""
+        self._server: Server | None = None
         self._proxy = ""
+        self._milliseconds = 0
+        self._is_traced = False
         curl.setopt(pycurl.PROXY, "")
-        self._reset()
+        self.transfer: Transfer | None = None
+        self._start()
 
-    def _reset(self) -> None:
-        self._transfer: Transfer | None = None
-        self._receiver = Receiver(self._options.max_bytes)
+    def _start(self) -> None:
         self._requests = 0
         self._excess = False
+        self._local: tuple[str, int] | None = None
         self._seen = -1
         self._seen_at = 0.0
         self.stale = False
 
-    def prepare(self, transfer: Transfer, proxy: str) -> None:
+    def prepare(self, transfer: Transfer) -> None:
         """Set the handle up for `transfer`; options that did not change are left as they are."""
-        pycurl, curl, step = self._pycurl, self.curl, transfer.step
-        self._transfer = transfer
+        pycurl, curl, step, server = self._pycurl, self.curl, transfer.step, transfer.server
+        self.transfer = transfer
         transfer.handle = self
-        self._seen_at = time.monotonic()
-        server = f"{step.url.scheme}://{step.url.authority}"
-        if server != self._address:
-            curl.setopt(pycurl.URL, server + "/")
-            self._address = server
-        if proxy != self._proxy:
-            curl.setopt(pycurl.PROXY, proxy)
-            self._proxy = proxy
-        # An HTTP proxy that is asked for an http URL wants all of it; everybody else wants path and query.
-        absolute = proxy.startswith(("http:", "https:")) and step.url.scheme == "http"
-        curl.setopt(pycurl.REQUEST_TARGET, step.url.address if absolute else step.url.target)
+        if self._options.read_timeout is not None:
+            self._seen_at = time.monotonic()
+        if server is not self._server:
+            curl.setopt(pycurl.URL, server.root)
+            self._server = server
+            if server.proxy != self._proxy:
+                curl.setopt(pycurl.PROXY, server.proxy)
+                self._proxy = server.proxy
+        url = step.url
+        curl.setopt(pycurl.REQUEST_TARGET, url.address if server.is_absolute else url.target)
         if step.headers is not self._headers:
             curl.setopt(pycurl.HTTPHEADER, list(step.headers))
             self._headers = step.headers
         milliseconds = 0 if step.seconds is None else min(max(1, round(step.seconds * 1000)), 2**31 - 1)
-        curl.setopt(pycurl.TIMEOUT_MS, milliseconds)
-        curl.setopt(pycurl.HEADERFUNCTION, self._receiver.on_header)
-        curl.setopt(pycurl.WRITEFUNCTION, self._receiver.on_body)
+        if milliseconds != self._milliseconds:
+            curl.setopt(pycurl.TIMEOUT_MS, milliseconds)
+            self._milliseconds = milliseconds
+        is_traced = step.watched or server.watched > 0
+        if is_traced != self._is_traced:
+            curl.setopt(pycurl.VERBOSE, int(is_traced))
+            self._is_traced = is_traced
 
     def release(self) -> Transfer:
         """Give the transfer back, and be ready for another."""
-        transfer = self._transfer
+        transfer = self.transfer
         assert transfer is not None, "a handle is released once"
-        transfer.handle = None
-        self._reset()
+        transfer.handle = self.transfer = None
+        self._receiver.reset()
+        self._start()
         return transfer
 
     def idle_since(self, now: float) -> float:
@@ -186,31 +169,27 @@ class CurlHandle:
             self._seen = seen
         return now - self._seen_at
 
-    def outcome(self, code: int, message: str) -> Reply | Failure:
+    def outcome(self, code: int, message: str) -> Outcome:
         """Tell what came of the transfer that has ended with libcurl's `code` (0 for success)."""
         outcome = self._outcome(code, message)
         if isinstance(outcome, Failure) and self._receiver.status:
             return replace(outcome, status=self._receiver.status)
         return outcome
 
-    def _outcome(self, code: int, message: str) -> Reply | Failure:
+    def _outcome(self, code: int, message: str) -> Outcome:
         receiver = self._receiver
         if receiver.is_too_large:
             return receiver.too_large()
+        status = receiver.status
         # Of an error or a redirect the body is not wanted: what stopped it does not matter.
-        enough = receiver.stopped or (code == FILESIZE_EXCEEDED and receiver.status >= 300)
+        enough = receiver.stopped or (code == FILESIZE_EXCEEDED and status >= 300)
         if code and not enough:
-            if self._requests > 1:
-                return Failure(
-                    "connection", "the server closed a kept connection without an answer", passing=True
-                )
-            os_error = self.curl.getinfo(self._pycurl.OS_ERRNO)
-            return describe(code, message, os_error, receiver, self._options.timeout)
-        if not receiver.status:
+            return self._failure(code, message)
+        if not status:
             return Failure("connection", "the server's answer has no status", passing=True)
-        if not code:
-            self._remember_connection()
-        if self._excess and receiver.status < 300:
+        if not code and not self._is_kept() and not self._is_traced and self._may_have_excess():
+            return Unsure()
+        if self._excess and status < 300:
             length = receiver.declared_length
             return Failure(
                 "truncated", f"the body is longer than its Content-Length of {length} bytes", passing=True
@@ -218,21 +197,48 @@ class CurlHandle:
         body = receiver.finish()
         if isinstance(body, Failure):
             return body
-        return Reply(receiver.status, receiver, body)
+        return Reply(status, receiver.head, body)
 
-    def _remember_connection(self) -> None:
-        curl, pycurl = self.curl, self._pycurl
-        fd = curl.getinfo(pycurl.LASTSOCKET)
-        if fd >= 0:
-            self._kept.remember((curl.getinfo(pycurl.LOCAL_IP), curl.getinfo(pycurl.LOCAL_PORT)), fd)
+    def _failure(self, code: int, message: str) -> Failure:
+        if self._requests > 1:
+            return Failure(
+                "connection", "the server closed a kept connection without an answer", passing=True
+            )
+        os_error = self.curl.getinfo(self._pycurl.OS_ERRNO)
+        return describe(code, message, os_error, self._receiver, self._options.timeout)
+
+    def _is_kept(self) -> bool:
+        """Tell whether the connection was kept after a whole answer; then it is remembered."""
+        fd = self.curl.getinfo(self._pycurl.LASTSOCKET)
+        server = self._server
+        assert server is not None, "a transfer has a server"
+        if fd < 0:
+            server.watched = _WATCHED_AFTER_CLOSE
+            return False
+        if server.watched and self._is_traced:
+            server.watched -= 1
+        if self._local is not None:
+            self._kept.remember(self._local, fd)
+        return True
+
+    def _may_have_excess(self) -> bool:
+        """Tell whether bytes beyond the body may have been read: see Note [excess]."""
+        receiver = self._receiver
+        if receiver.status >= 300 or receiver.received > _BUFFER_BYTES:
+            return False
+        return receiver.declared_length is not None or receiver.status in (204, 205)
 
     def _before_request(self, address: str, local: str, port: int, local_port: int) -> int:
         """Called by libcurl when it is about to send the request: also when it does so for the second time."""
-        if self._requests == 0 and self._kept.is_dead((local, local_port)):
+        if self._requests:
+            self._requests += 1
+            return _ABORT
+        self._local = (local, local_port)
+        if self._kept.is_dead(self._local):
             self.stale = True
-            return int(self._pycurl.PREREQFUNC_ABORT)
-        self._requests += 1
-        return int(self._pycurl.PREREQFUNC_OK if self._requests == 1 else self._pycurl.PREREQFUNC_ABORT)
+            return _ABORT
+        self._requests = 1
+        return _GO_ON
 
     def _on_trace(self, kind: int, text: bytes) -> None:
         # libcurl drops what comes beyond the Content-Length, and tells so only here.

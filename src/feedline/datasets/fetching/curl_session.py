@@ -8,30 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from feedline.datasets.fetching import event_loops
 from feedline.datasets.fetching.attempts import Failure
-from feedline.datasets.fetching.curl_handle import (
-    CurlHandle,
-    KeptConnections,
-    SessionOptions,
-    Transfer,
-    import_pycurl,
-)
-from feedline.datasets.fetching.http_exchange import Reply, Send
+from feedline.datasets.fetching.curl_handle import CurlHandle, SessionOptions, import_pycurl
+from feedline.datasets.fetching.curl_transfer import KeptConnections, Outcome, Server, Transfer
+from feedline.datasets.fetching.http_exchange import Send
 from feedline.datasets.fetching.proxies import proxy_for
-from feedline.datasets.fetching.socket_watch import make_watch
+from feedline.datasets.fetching.socket_watch import make_watch, running_loop
 from feedline.datasets.fetching.urls import Url
 
 __all__ = ["CurlSession"]
 
 # Kept connections that turn out dead cost a transfer no attempt, so something else must end it.
 _MAX_STALE = 100
-_MAX_PROXIES_KNOWN = 1024
+_MAX_SERVERS_KNOWN = 1024
 _MESSAGES_PER_CALL = 512
+# Of <curl/multi.h>, where they are frozen: what a socket is to be watched for, and "no socket, but the time has come".
+_POLL_IN, _POLL_OUT, _POLL_REMOVE = 1, 2, 4
+_SOCKET_TIMEOUT = -1
 
 
 class CurlSession:
@@ -44,7 +43,9 @@ class CurlSession:
     def __init__(self, options: SessionOptions) -> None:
         self._pycurl = pycurl = import_pycurl()
         self._options = options
-        self._pid = os.getpid()
+        event_loops.watch_forks()
+        self._forks = event_loops.forks
+        self._max_connections = options.max_connections
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_MAXCONNECTS, options.max_connections)
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
@@ -54,27 +55,43 @@ class CurlSession:
         self._active: dict[Any, CurlHandle] = {}
         self._free: list[CurlHandle] = []
         self._waiting: collections.deque[Transfer] = collections.deque()
-        self._proxies: dict[tuple[str, str, int], str] = {}
+        self._servers: dict[tuple[str, str, int], Server] = {}
         self._deadline: float | None = None  # when libcurl wants to be called
         self._called_soon = False
         self._alarm: asyncio.TimerHandle | None = None
         self._idle_check: asyncio.TimerHandle | None = None
+        self._is_pumping = False
         self._closed = False
 
-    async def send(self, step: Send) -> Reply | Failure:
+    async def send(self, step: Send) -> Outcome:
         """Ask once, and return what came of it. Cancelling drops the connection."""
-        loop = asyncio.get_running_loop()
-        transfer = Transfer(step, loop.create_future())
-        if len(self._active) < self._options.max_connections:
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        transfer = self.start(step, partial(_settle, future))
+        try:
+            return await future
+        finally:
+            if not transfer.is_over:
+                self.abandon(transfer)
+
+    def start(self, step: Send, deliver: Callable[[Outcome], None]) -> Transfer:
+        """Ask once; `deliver` is called with what came of it, on this loop, later."""
+        transfer = Transfer(step, self._server_of(step.url), deliver)
+        if len(self._active) < self._max_connections:
             self._begin(transfer)
-            self._set_alarms(loop)
+            if not (self._is_pumping or self._called_soon):
+                self._set_alarms(asyncio.get_running_loop())
         else:
             self._waiting.append(transfer)
-        try:
-            return await transfer.future
-        finally:
-            if transfer.handle is not None:
-                self._drop(transfer.handle)
+        return transfer
+
+    def abandon(self, transfer: Transfer) -> None:
+        """Drop what nobody waits for any more, with its connection; nothing is delivered."""
+        transfer.end()
+        if transfer.handle is not None:
+            self._drop(transfer.handle)
+            # A coroutine that is collected with its closed loop ends outside of any.
+            loop = running_loop()
+            if loop is not None and not self._is_pumping:
                 self._set_alarms(loop)
 
     def close(self) -> None:
@@ -97,7 +114,7 @@ class CurlSession:
 
     def _begin(self, transfer: Transfer) -> None:
         handle = self._free.pop() if self._free else CurlHandle(self._kept, self._options)
-        handle.prepare(transfer, self._proxy_for(transfer.step.url))
+        handle.prepare(transfer)
         self._active[handle.curl] = handle
         self._multi.add_handle(handle.curl)
 
@@ -112,9 +129,9 @@ class CurlSession:
         return transfer
 
     def _begin_waiting(self) -> None:
-        while self._waiting and len(self._active) < self._options.max_connections:
+        while self._waiting and len(self._active) < self._max_connections:
             transfer = self._waiting.popleft()
-            if not transfer.future.done():
+            if not transfer.is_over:
                 self._begin(transfer)
 
     def _end(self, handle: CurlHandle, code: int, message: str) -> None:
@@ -129,50 +146,77 @@ class CurlSession:
             transfer.resolve(
                 Failure("connection", "every kept connection was closed by the server", passing=True)
             )
-        elif not transfer.future.done():
+        elif not transfer.is_over:
             self._begin(transfer)
 
-    def _proxy_for(self, url: Url) -> str:
-        proxy = self._proxies.get(url.origin)
-        if proxy is None:
-            if len(self._proxies) >= _MAX_PROXIES_KNOWN:
-                self._proxies.clear()
-            proxy = self._proxies[url.origin] = proxy_for(url)
-        return proxy
+    def _server_of(self, url: Url) -> Server:
+        server = self._servers.get(url[:3])
+        if server is None:
+            if len(self._servers) >= _MAX_SERVERS_KNOWN:
+                self._servers.clear()
+            server = self._servers[url[:3]] = Server(url, proxy_for(url))
+        return server
 
     # -- libcurl's calls, and the loop's -----------------------------------------------------------------------------
 
     def _on_socket(self, what: int, fd: int, multi: Any, data: Any) -> None:
         # After a fork the child shares the selector with its parent: only the parent may touch it.
-        if os.getpid() != self._pid:
+        if event_loops.forks != self._forks:
             return
-        pycurl = self._pycurl
-        if what == pycurl.POLL_REMOVE:
+        if what == _POLL_REMOVE:
             self._sockets.forget(fd)
         else:
-            self._sockets.watch(fd, bool(what & pycurl.POLL_IN), bool(what & pycurl.POLL_OUT))
+            self._sockets.watch(fd, bool(what & _POLL_IN), bool(what & _POLL_OUT))
 
     def _on_timer(self, milliseconds: int) -> None:
-        self._deadline = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000
+        # Most often it is "at once", which needs no clock.
+        self._deadline = (
+            0.0 if milliseconds == 0 else None if milliseconds < 0 else time.monotonic() + milliseconds / 1000
+        )
 
     def _pump(self, ready: Sequence[tuple[int, int]] = ()) -> None:
-        """Let libcurl go on with the sockets that are ready and the time that has come; deliver what is finished."""
+        """Let libcurl go on with the time that has come and the sockets that are ready; deliver what is finished."""
         if self._closed:
             return
-        act = self._multi.socket_action
-        for fd, bits in ready:
-            act(fd, bits)
-        if self._deadline is not None and time.monotonic() >= self._deadline:
-            self._deadline = None
-            act(self._pycurl.SOCKET_TIMEOUT, 0)
-        queued = True
-        while queued:
-            queued, done, failed = self._multi.info_read(_MESSAGES_PER_CALL)
-            for curl in done:
-                self._end(self._active[curl], 0, "")
-            for curl, code, message in failed:
-                self._end(self._active[curl], code, message)
-        self._set_alarms(asyncio.get_running_loop())
+        self._is_pumping = True
+        try:
+            # What has been begun meanwhile goes out first: while bodies are read, the servers work on it.
+            self._act_if_due()
+            for fd, bits in ready:
+                # Bodies are joined while their pieces are in the processor's cache, and their handles used again.
+                if self._act(fd, bits):
+                    self._deliver_finished()
+            self._deliver_finished()
+        finally:
+            self._is_pumping = False
+        if not self._closed:
+            self._set_alarms(asyncio.get_running_loop())
+
+    def _act(self, fd: int, bits: int) -> bool:
+        """Let libcurl go on with one socket; tell whether a transfer has ended."""
+        _, running = self._multi.socket_action(fd, bits)
+        return bool(running < len(self._active))
+
+    def _act_if_due(self) -> bool:
+        """Let libcurl go on if its time has come; tell whether a transfer has ended."""
+        if self._deadline is None or time.monotonic() < self._deadline:
+            return False
+        self._deadline = None
+        return self._act(_SOCKET_TIMEOUT, 0)
+
+    def _deliver_finished(self) -> None:
+        """Deliver what has ended; what is begun in answer to that goes out at once."""
+        while not self._closed:
+            _, done, failed = self._multi.info_read(_MESSAGES_PER_CALL)
+            ended = [(curl, 0, "") for curl in done] + failed
+            carried = [self._active[curl].transfer for curl, _, _ in ended]
+            for (curl, code, message), transfer in zip(ended, carried, strict=True):
+                # Whoever got an outcome may have dropped others, and begun new ones on their handles.
+                handle = self._active.get(curl)
+                if handle is not None and handle.transfer is transfer:
+                    self._end(handle, code, message)
+            if not self._act_if_due():
+                return
 
     # -- alarms ------------------------------------------------------------------------------------------------------
 
@@ -221,3 +265,9 @@ class CurlSession:
             failure = Failure("timeout", f"timed out: no byte came for {limit:g} s", passing=True)
             self._drop(handle).resolve(failure)
         self._set_alarms(asyncio.get_running_loop())
+
+
+def _settle(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    # A loop that was closed with tasks pending has nobody left who waits.
+    if not future.done() and not future.get_loop().is_closed():
+        future.set_result(outcome)

@@ -4,41 +4,74 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import Protocol
 
 from feedline.datasets.fetching.attempts import Failure
+from feedline.datasets.fetching.http_decoding import decoder_of
 
-__all__ = ["Receiver"]
+__all__ = ["Head", "Receiver"]
+
+_END_OF_HEADERS = (b"\r\n", b"\n")
 
 _STATUS = re.compile(rb"HTTP/[0-9.]+ +([0-9]{3})")
-_LENGTH = re.compile(rb"^content-length:[ \t]*([0-9]+)", re.IGNORECASE | re.MULTILINE)
 # What an encoder may add to data that does not shrink: far more than any real one does.
 _ENCODING_SLACK_BYTES = 64 * 1024
 # What may come with an error or a redirect, whose body nobody wants, before the connection is given up.
 _MAX_DISCARDED_BYTES = 64 * 1024
 
 
+class Head:
+    """The header lines of an answer, taken apart only if somebody asks."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self._lines = lines
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Name (lower case) and value of each header of the last answer."""
+        return _parse(self._lines)
+
+
 class Receiver:
-    """Takes the header lines and the body of one answer.
+    """Takes the header lines and the body of one answer, and after `reset()` of the next one.
 
     The client calls `on_header` with each header line and `on_body` with each piece of the body. When one of them
     returns 0 the client has to stop: `is_too_large` tells whether the body is over the cap, or not wanted.
 
     Attributes:
-        received: bytes of the body that came, before decoding.
         stopped: whether a call has returned 0.
     """
 
-    __slots__ = ("_encoded", "_headers", "_lines", "_max_bytes", "_pieces", "_status", "received", "stopped")
+    __slots__ = (
+        "_counted",
+        "_encoded",
+        "_first",
+        "_is_counted",
+        "_is_item",
+        "_lines",
+        "_max_bytes",
+        "_pieces",
+        "_status",
+        "stopped",
+    )
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as new; what was given out stays as it is."""
         self._lines: list[bytes] = []
         self._pieces: list[bytes] = []
-        self._headers: list[tuple[bytes, bytes]] | None = None
-        self._encoded = False
+        self._first = (
+            0  # the line that the last answer begins with: interim ones (1xx) may come before the final one
+        )
         self._status = 0
-        self.received = 0
+        self._is_item = False
+        self._encoded = False
+        self._is_counted = True
+        self._counted = 0
         self.stopped = False
 
     @staticmethod
@@ -49,33 +82,47 @@ class Receiver:
     def on_header(self, line: bytes) -> int | None:
         """Take a header line; stop at the end of the headers if they tell a length over the cap."""
         self._lines.append(line)
-        return self._at_end_of_headers() if line in (b"\r\n", b"\n") else None
+        return self._at_end_of_headers() if line in _END_OF_HEADERS else None
 
     def on_body(self, piece: bytes) -> int | None:
         """Take a piece of the body; stop when there are more than the cap allows."""
         self._pieces.append(piece)
-        self.received += len(piece)
+        return self._count(len(piece)) if self._is_counted else None
+
+    def _count(self, size: int) -> int | None:
+        self._counted += size
         limit = self._max_bytes if self._is_item else _MAX_DISCARDED_BYTES
-        if self.received > limit and not self._encoded:
+        if not self._encoded and self._counted > limit:
             self.stopped = True
         return 0 if self.stopped else None
 
     def _at_end_of_headers(self) -> int | None:
-        if not self._is_item:
+        if self._status:  # the end of the trailers
             return None
+        status = _status_of(self._lines[self._first])
+        if 100 <= status < 200:
+            self._first = len(self._lines)
+            return None
+        self._status = status
+        if not 200 <= status < 300 or status in (204, 205, 206):
+            return None
+        self._is_item = True
         # Nearly no answer has a coding, or is too long: looking for the names is cheaper than reading all headers.
-        head = b"".join(self._lines)
-        self._encoded = b"content-encoding" in head.lower() and bool(_codings(self.headers))
-        length = _LENGTH.search(head)
-        if length is None or self._encoded or int(length[1][:20]) <= self._max_bytes:
-            return None
-        self.stopped = (self.declared_length or 0) > self._max_bytes
+        head = b"".join(self._lines).lower()
+        if b"-encoding:" not in head:
+            length = _only_length(head)
+            if length is not None and length <= self._max_bytes:
+                # The client reads no more than the length that was promised: there is nothing to count.
+                self._is_counted = False
+                return None
+        self._encoded = bool(_codings(self.headers))
+        self.stopped = not self._encoded and (self.declared_length or 0) > self._max_bytes
         return 0 if self.stopped else None
 
     @property
-    def _is_item(self) -> bool:
-        status = self.status
-        return 200 <= status < 300 and status not in (204, 205, 206)
+    def received(self) -> int:
+        """Bytes of the body that came, before decoding."""
+        return sum(map(len, self._pieces))
 
     @property
     def is_too_large(self) -> bool:
@@ -89,19 +136,20 @@ class Receiver:
 
     @property
     def status(self) -> int:
-        """The status of the last answer that began, or 0: interim answers (1xx) may come before the final one."""
-        if self._status < 200:
-            for line in self._lines:
-                if line.startswith(b"HTTP/") and (match := _STATUS.match(line)) is not None:
-                    self._status = int(match[1])
-        return self._status
+        """The status of the last answer that began, or 0."""
+        if self._status or self._first >= len(self._lines):
+            return self._status
+        return _status_of(self._lines[self._first])
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Name (lower case) and value of each header of the last answer."""
-        if self._headers is None:
-            self._headers = _parse(self._lines)
-        return self._headers
+        return _parse(self._lines)
+
+    @property
+    def head(self) -> Head:
+        """The headers, for whoever outlives the next `reset()`."""
+        return Head(self._lines)
 
     @property
     def declared_length(self) -> int | None:
@@ -130,7 +178,7 @@ class Receiver:
         return Failure("too_large", f"the body is larger than max_bytes={self._max_bytes}: {size}")
 
     def _decoded(self, codings: list[bytes]) -> bytes | Failure:
-        decoder = _decoder(codings)
+        decoder = decoder_of(codings)
         if decoder is None:
             named = b", ".join(codings).decode("latin-1")[:80]
             return Failure("encoding", f"the body is encoded as {named!r}, which can't be decoded")
@@ -157,6 +205,22 @@ class Receiver:
         return b"".join(decoded)
 
 
+def _status_of(line: bytes) -> int:
+    if line[:13] == b"HTTP/1.1 200 ":
+        return 200
+    match = _STATUS.match(line)
+    return 0 if match is None else int(match[1])
+
+
+def _only_length(head: bytes) -> int | None:
+    """Return the value of the one `Content-Length` in `head`, header lines in lower case; `None` for none or several."""
+    _, mark, after = head.partition(b"\ncontent-length:")
+    if not mark or b"\ncontent-length" in after:
+        return None
+    value = after.partition(b"\n")[0].strip(b" \t\r")
+    return int(value[:20]) if value.isdigit() else None
+
+
 def _parse(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
     """Return the headers of the last answer in `lines`; trailers of a chunked body, after the empty line, are left out."""
     start = max((place for place, line in enumerate(lines) if line.startswith(b"HTTP/")), default=len(lines))
@@ -180,67 +244,3 @@ def _codings(headers: list[tuple[bytes, bytes]]) -> list[bytes]:
         for coding in value.split(b",")
     ]
     return [coding for coding in named if coding not in (b"", b"identity")]
-
-
-class _Decoder(Protocol):
-    def decode(self, data: bytes, limit: int) -> bytes: ...
-
-    def complete(self) -> bool: ...
-
-
-def _decoder(codings: list[bytes]) -> _Decoder | None:
-    """Return what decodes `codings` (in the order they were applied), or `None`: other codings, and one over another, are not known."""
-    if codings in ([b"gzip"], [b"x-gzip"]):
-        return _Gzip()
-    return _Deflate() if codings == [b"deflate"] else None
-
-
-class _Gzip:
-    """gzip (RFC 1952), several members one after another too; zeros may pad the end."""
-
-    def __init__(self) -> None:
-        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        self._fresh = True  # nothing of the present member has come
-        self._members = 0
-
-    def decode(self, data: bytes, limit: int) -> bytes:
-        pieces = []
-        while data and limit > 0:
-            if self._fresh and self._members:
-                data = data.lstrip(b"\0")
-                if not data:
-                    break
-            piece = self._inflate.decompress(data, limit)
-            self._fresh = False
-            pieces.append(piece)
-            limit -= len(piece)
-            data = self._inflate.unused_data or self._inflate.unconsumed_tail
-            if self._inflate.eof:
-                self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
-                self._fresh = True
-                self._members += 1
-        return b"".join(pieces)
-
-    def complete(self) -> bool:
-        return self._fresh
-
-
-class _Deflate:
-    """deflate as RFC 9110 means it (a zlib stream), or as some servers send it (without the zlib wrapper)."""
-
-    def __init__(self) -> None:
-        self._inflate = zlib.decompressobj()
-        self._head = b""
-
-    def decode(self, data: bytes, limit: int) -> bytes:
-        if len(self._head) < 2:
-            self._head += data
-            if len(self._head) < 2:
-                return b""
-            data = self._head
-            wrapped = data[0] & 15 == 8 and int.from_bytes(data[:2], "big") % 31 == 0
-            self._inflate = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
-        return self._inflate.decompress(data, limit)
-
-    def complete(self) -> bool:
-        return self._inflate.eof or not self._head

@@ -26,27 +26,43 @@ from feedline.datasets.fetching.retry import Retry, parse_retry_after
 from feedline.datasets.fetching.urls import Url, parse_url, resolve_redirect
 from feedline.errors import OptionError
 
-__all__ = ["MAX_REDIRECTS", "HttpRules", "Reply", "Send", "http_fetch"]
+__all__ = [
+    "MAX_REDIRECTS",
+    "HttpRules",
+    "Reply",
+    "Send",
+    "Unsure",
+    "first_request",
+    "http_fetch",
+    "plain_body",
+]
 
 MAX_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _DENIED = frozenset({401, 403, 407})
 _MISSING = frozenset({404, 410})
+_MAX_DOCUMENT_BYTES = 65536
 _REASONS = {206: "a part, which nobody asked for", 304: "'not modified', which nobody asked for"}
 
 
 class Send(NamedTuple):
-    """A step: ask for `url` once; the result is a `Reply` or a `Failure`.
+    """A step: ask for `url` once; the result is a `Reply`, a `Failure`, or `Unsure`.
 
     Attributes:
         url: what to ask for, without following redirects.
         headers: lines `Name: value`, as bytes.
         seconds: the time that is left for it; `None` for no limit.
+        watched: look at every byte that comes, so that the result is never `Unsure`.
     """
 
     url: Url
     headers: tuple[bytes, ...]
     seconds: float | None
+    watched: bool = False
+
+
+class Unsure:
+    """An answer came, and nobody can tell whether its body went on behind its `Content-Length`: to be asked for again."""
 
 
 class HasHeaders(Protocol):
@@ -97,25 +113,46 @@ class HttpRules:
     now: Callable[[], float] = time.time
 
 
-def http_fetch(text: str, index: int, rules: HttpRules) -> Steps[bytes]:
+def first_request(url: Url, rules: HttpRules) -> Send:
+    """Return the first step of every fetch of `url`: what nearly all of them need, and nothing else."""
+    return Send(url, _headers(url, rules, True), rules.timeout)
+
+
+def plain_body(outcome: Reply | Failure | Unsure) -> bytes | None:
+    """Return the body of an answer that leaves nothing to judge; `None` where `http_fetch` has to look at it."""
+    if type(outcome) is not Reply or outcome.status != 200:
+        return None
+    body = outcome.body
+    return body if len(body) > _MAX_DOCUMENT_BYTES or b"<Error>" not in body[:256] else None
+
+
+def http_fetch(text: str, index: int, rules: HttpRules, began: float | None = None) -> Steps[bytes]:
     """Fetch the URL `text`, item `index`: yields `Send` and `Wait`, returns the body.
+
+    The first step is always `first_request`.
+
+    Args:
+        text: what to fetch.
+        index: for messages.
+        rules: of the dataset.
+        began: when the first request went out, by `rules.clock`, where it has been sent already.
 
     Raises:
         FetchError: as the module's table tells, after the retries.
     """
     url = parse_url(text)
-    return with_retries(lambda: _attempt(url, rules), rules.retry, index, lambda: url.shown)
+    starts = iter([] if began is None else [began])
+    return with_retries(
+        lambda: _attempt(url, rules, next(starts, None)), rules.retry, index, lambda: url.shown
+    )
 
 
-def _attempt(url: Url, rules: HttpRules) -> Steps[bytes | Failure]:
-    deadline = None if rules.timeout is None else rules.clock() + rules.timeout
+def _attempt(url: Url, rules: HttpRules, began: float | None) -> Steps[bytes | Failure]:
+    deadline = _Deadline(rules, began)
     first, trusted = url, True
     seen: set[str] = set()
     for hop in range(MAX_REDIRECTS + 1):
-        left = None if deadline is None else deadline - rules.clock()
-        if left is not None and left <= 0:
-            return Failure("timeout", f"timed out after {rules.timeout:g} s in redirects", passing=True)
-        outcome = yield Send(url, _headers(url, rules, trusted), left)
+        outcome = yield from _ask(url, _headers(url, rules, trusted), deadline)
         if isinstance(outcome, Failure):
             return outcome
         if outcome.status not in _REDIRECTS:
@@ -135,11 +172,42 @@ def _attempt(url: Url, rules: HttpRules) -> Steps[bytes | Failure]:
     return _redirect_failure(f"redirected more than {MAX_REDIRECTS} times", outcome.status)
 
 
+def _ask(url: Url, headers: tuple[bytes, ...], deadline: _Deadline) -> Steps[Reply | Failure]:
+    """Ask for `url`; once more, and watched, if it is not sure that the answer was whole."""
+    for watched in (False, True):
+        left = deadline.left()
+        if left is not None and left <= 0:
+            return deadline.failure()
+        outcome = yield Send(url, headers, left, watched)
+        if type(outcome) is not Unsure:
+            return outcome  # type: ignore[no-any-return]
+    raise AssertionError("what is watched is sure")
+
+
+class _Deadline:
+    """When an attempt has to be over, with all its requests."""
+
+    def __init__(self, rules: HttpRules, began: float | None) -> None:
+        self._rules = rules
+        self._began = rules.clock() if began is None else began
+        self._is_fresh = True
+
+    def left(self) -> float | None:
+        """Return the seconds that are left; the first request has all of them, whenever it went out."""
+        timeout, fresh = self._rules.timeout, self._is_fresh
+        self._is_fresh = False
+        return timeout if timeout is None or fresh else self._began + timeout - self._rules.clock()
+
+    def failure(self) -> Failure:
+        """Tell that none are left."""
+        return Failure("timeout", f"timed out after {self._rules.timeout:g} s in redirects", passing=True)
+
+
 def _headers(url: Url, rules: HttpRules, trusted: bool) -> tuple[bytes, ...]:
     lines = rules.headers if trusted else rules.foreign_headers
-    authorization = url.authorization
-    if authorization is None:
+    if url.credentials is None:
         return lines
+    authorization = url.authorization or ""
     kept = tuple(line for line in lines if not line.lower().startswith(b"authorization:"))
     return (*kept, b"Authorization: " + authorization.encode("ascii"))
 
@@ -191,7 +259,7 @@ def _error_document(reply: Reply) -> Failure | None:
     """Tell an error of an S3-like store that came with a success status: its document, its type and its request id."""
     body = reply.body
     if (
-        len(body) > 65536
+        len(body) > _MAX_DOCUMENT_BYTES
         or b"<Error>" not in body[:256]
         or not body.lstrip().startswith((b"<?xml", b"<Error>"))
     ):

@@ -54,10 +54,6 @@ class LocationRules(ValueRules, Protocol[L_co]):
         ...
 
 
-class _Source(Protocol):
-    def __call__(self, index: int) -> Any: ...
-
-
 @dataclass(frozen=True)
 class _Listed:
     values: Any  # a tuple of checked locations
@@ -87,6 +83,7 @@ class Locations(Generic[L]):
         self._rules = rules
         self._source = source
         self._length = length
+        self._values: tuple[L, ...] | None = source.values if isinstance(source, _Listed) else None
 
     @classmethod
     def listed(cls, rules: LocationRules[L], values: Any, name: str) -> Locations[L]:
@@ -141,9 +138,12 @@ class Locations(Generic[L]):
             FetchError: (`"location"`) the location that a function or a template gave is refused.
             Exception: whatever a location function raises.
         """
-        place = check_index(index, self._length, f"a dataset of {self._rules.noun}s")
-        if isinstance(self._source, _Listed):
-            return place, self._source(place)
+        if type(index) is int and 0 <= index < self._length:
+            place = index
+        else:
+            place = check_index(index, self._length, f"a dataset of {self._rules.noun}s")
+        if self._values is not None:
+            return place, self._values[place]
         if not isinstance(self._source, _Rendered):
             return place, self._checked(place, self._source(place))
         try:

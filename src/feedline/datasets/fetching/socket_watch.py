@@ -13,13 +13,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-__all__ = ["EpollWatch", "LoopWatch", "SocketWatch", "make_watch"]
+__all__ = ["EpollWatch", "LoopWatch", "SocketWatch", "make_watch", "running_loop"]
 
 #: Called with pairs (descriptor, libcurl's bits: 1 to read, 2 to write, 4 for an error).
 OnReady: TypeAlias = Callable[[Sequence[tuple[int, int]]], None]
 
 _IN, _OUT, _ERR = 1, 2, 4
-_EVENTS_PER_WAKE = 512
+# Few enough that what is begun in answer goes out soon, and that the loop's other tasks get their turn.
+_EVENTS_PER_WAKE = 32
 
 
 class SocketWatch(Protocol):
@@ -66,7 +67,7 @@ class LoopWatch:
     def forget(self, fd: int) -> None:
         """Watch `fd` no longer."""
         self._fds.discard(fd)
-        loop = _running_loop()
+        loop = running_loop()
         if loop is not None:
             loop.remove_reader(fd)
             loop.remove_writer(fd)
@@ -111,7 +112,7 @@ if sys.platform == "linux":
 
         def close(self) -> None:
             """Watch nothing any more."""
-            loop = _running_loop()
+            loop = running_loop()
             if self._registered and loop is not None:
                 loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
@@ -129,7 +130,8 @@ else:
     EpollWatch = LoopWatch
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the loop of this thread, or `None` outside of any."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -26,6 +26,10 @@ _URL = re.compile(
     r"(?:\#[!-~]*)?",
     re.IGNORECASE | re.ASCII,
 )
+_PATH = re.compile(r"/[!-\"$-~]*", re.ASCII)
+# Scheme, host and port by how URLs begin that have been taken apart; none with a user or a password.
+_servers: dict[str, tuple[str, str, int]] = {}
+_MAX_SERVERS = 1024
 _UNSENDABLE = re.compile(r"[^!-~]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _UNRESERVED = "-._~"  # quote() adds letters and digits
@@ -85,6 +89,11 @@ def parse_url(text: str) -> Url:
     """
     if len(text) > MAX_LOCATION_BYTES:
         raise OptionError(f"a URL may have at most {MAX_LOCATION_BYTES} bytes, not {len(text)}")
+    # Most URLs of a dataset differ from one another in path and query alone.
+    slash = text.find("/", len("https://"))
+    server = _servers.get(text[:slash]) if slash > 0 else None
+    if server is not None and _PATH.fullmatch(text, slash):
+        return Url(*server, text[slash:])
     match = _URL.fullmatch(text)
     if match is None:
         if (bad := _UNSENDABLE.search(text)) is not None:
@@ -100,7 +109,15 @@ def parse_url(text: str) -> Url:
     if target.startswith("?"):
         target = "/" + target
     user = match["user"]
+    if user is None and match.start("target") == slash:
+        _remember(text[:slash], (scheme, host, port))
     return Url(scheme, host, port, target, None if user is None else _credentials(user))
+
+
+def _remember(start: str, server: tuple[str, str, int]) -> None:
+    if len(_servers) >= _MAX_SERVERS:
+        _servers.clear()
+    _servers[start] = server
 
 
 def _credentials(user: str) -> bytes:

@@ -19,6 +19,7 @@ from feedline.loader import forks
 from feedline.loader.batch import BatchLoader, Task
 from feedline.loader.execution.feeder import FeedBatch, Feeder, within
 from feedline.loader.execution.protocol import EXIT_PATIENCE, Known
+from feedline.loader.execution.quick_feeder import make_feeder
 from feedline.loader.execution.threads import Line, ThreadsExecutor
 
 __all__ = ["EventLoopExecutor", "LoopThread"]
@@ -141,7 +142,7 @@ class EventLoopExecutor:
         dataset, timeout, width = items.dataset, items.timeout, items.item_concurrency
         # In a list, and not in `self`: the thread must not know its executor.
         self._batches = at_once = [batches]
-        self._thread = LoopThread(dataset, lambda: Feeder(dataset, width, at_once[0], timeout))
+        self._thread = LoopThread(dataset, lambda: make_feeder(dataset, width, at_once[0], timeout))
         self._threads = ThreadsExecutor(load, batches, _Fetch(self._thread, dataset, timeout))
         self._stop_at_error = items.on_error == "raise"
         self._finalizer = weakref.finalize(self, self._thread.end)

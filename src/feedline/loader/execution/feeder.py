@@ -16,13 +16,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import islice
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from feedline.loader.batch import Task
 from feedline.loader.failures import recorded_index
 from feedline.loader.fetch import Raised
 
-__all__ = ["FeedBatch", "Feeder"]
+__all__ = ["Droppable", "FeedBatch", "Feeder", "within"]
 
 
 class FeedBatch:
@@ -57,8 +57,8 @@ class FeedBatch:
         #: When its first item was begun, and how long all of them together were awaited.
         self.began = 0.0
         self.flight_seconds = 0.0
-        #: Slots that await an item of it, by position.
-        self.flying: dict[int, _Slot] = {}
+        #: What is on its way of it, by position.
+        self.flying: dict[int, Droppable] = {}
 
     def start_one(self) -> int | None:
         """Return the next position to fetch, or `None` if none is left to start."""
@@ -82,6 +82,14 @@ class FeedBatch:
     def is_done(self) -> bool:
         """Whether nothing is left to start or to wait for."""
         return not self.flying and self.next >= self.limit
+
+
+class Droppable(Protocol):
+    """An item on its way."""
+
+    def drop(self) -> None:
+        """Cancel it."""
+        ...
 
 
 class _Slot:
@@ -176,7 +184,8 @@ class Feeder:
 
     def _take(self) -> tuple[FeedBatch, int] | None:
         """Return the next item to await: see Note [slots]."""
-        for batch in list(islice(self._pending, self._batches)):
+        # Whatever changes the row of batches leaves the loop.
+        for batch in islice(self._pending, self._batches):
             if batch.cancelled():
                 self._pending.remove(batch)
                 return self._take()
