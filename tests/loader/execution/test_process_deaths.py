@@ -196,6 +196,24 @@ def test_the_template_may_die_as_well():
         assert len(list(iterator)) == 15
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_template_whose_death_is_noticed_by_an_order_that_can_not_be_sent_is_replaced(number, monkeypatch):
+    killed = []
+
+    class Fragile(TemplateProcess):
+        def spawn(self, seat, descriptors):
+            if seat == number and not killed:
+                killed.append(seat)
+                self._process.kill()
+                self._process.wait()
+            super().spawn(seat, descriptors)
+
+    monkeypatch.setattr(process_pool, "TemplateProcess", Fragile)
+    with processes(TellsProcess(), batch_size=4) as loader:
+        assert len(list(loader)) == 16
+    assert killed == [number]
+
+
 def test_sockets_are_closed_also_if_nobody_tells_that_the_workers_have_ended():
     with processes(TellsProcess(), batch_size=4) as loader:
         iterator = iter(loader)
@@ -228,7 +246,7 @@ def test_a_process_that_can_not_be_sent_what_workers_run_is_ended_again(monkeypa
         monkeypatch.setattr(process_pool, "TemplateProcess", Recorded)
         template = int(Path(f"/proc/{int(first[0])}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(template, signal.SIGKILL)
-        with pytest.raises(RuntimeError, match="no worker process can be started: .*Too many open files"):
+        with pytest.raises(RuntimeError, match=r"no worker process can be started: .*Too many open files"):
             list(iterator)
         assert pool._template is None
     assert made

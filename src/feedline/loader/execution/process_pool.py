@@ -369,6 +369,10 @@ class ProcessPool:
             seat.give(job, self._tickets)
 
     def _poll(self) -> None:
+        if self._template is not None and not self._template.is_alive:
+            # An order that could not be sent told it: nothing will come that could be polled for.
+            self._hear_template()
+            return
         poll = select.poll()
         assert self._wake is not None
         poll.register(self._wake[0], select.POLLIN)
