@@ -16,6 +16,7 @@ from feedline import OptionError
 from feedline.keys import (
     MAX_SEED,
     UNIFORMS,
+    BatchUniforms,
     check_epoch,
     check_seed,
     derive_key,
@@ -55,6 +56,28 @@ def test_numbers_without_a_generator_are_those_of_the_generator(index) -> None:
     for seed, epoch, place in ((0, 0, 0), (7, 3, 2), (MAX_SEED, MAX_SEED, MAX_SEED)):
         numbers = item_uniforms(seed, epoch, index, place)
         assert numbers == item_generator(seed, epoch, index, place).random(UNIFORMS).tolist()
+
+
+def test_numbers_of_a_batch_are_those_of_its_items() -> None:
+    indices = [3, 1, "x", 3, np.int64(2)]
+    batch = BatchUniforms(5, 6, indices)
+    for place in (2, 0):
+        for position, index in reversed(list(enumerate(indices))):
+            expected = item_uniforms(5, 6, index, place)
+            first = batch.take(place, position, index)
+            assert first == expected
+            first.clear()  # whoever has them may change them
+            assert batch.take(place, position, index) == expected
+
+
+def test_a_key_that_is_refused_is_its_own_items_error() -> None:
+    class Nameless:
+        pass
+
+    batch = BatchUniforms(0, 0, [1, Nameless()])
+    assert batch.take(0, 0, 1) == item_uniforms(0, 0, 1, 0)
+    with pytest.raises(TypeError, match="its repr is only its address"):
+        batch.take(0, 1, Nameless())
 
 
 def test_threads_draw_numbers_at_the_same_time() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from feedline.keys import BatchUniforms
 from feedline.loader import forks
 from feedline.loader.failures import (
     MAX_SUBSTITUTES,
@@ -330,6 +331,7 @@ class _Batch:
         kept: list[Any] | None = None
         skipped: list[int] = []
         context: ItemContext | None = None
+        draws = BatchUniforms(seed, epoch, indices) if with_context else None
         for position, index in enumerate(indices):
             if cancelled is not None and cancelled():
                 break
@@ -348,7 +350,7 @@ class _Batch:
                         place = 0
                         start = perf_counter() if timed else 0.0
                         if with_context:
-                            context = ItemContext(index, epoch, seed, memory, position)
+                            context = ItemContext(index, epoch, seed, memory, position, draws)
                             item = transform(item, context)
                         else:
                             item = transform(item)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from feedline.keys import UNIFORMS, item_generator, item_uniforms
+from feedline.keys import UNIFORMS, BatchUniforms, item_generator, item_uniforms
 
 if TYPE_CHECKING:
     from feedline.transforms.compose import Compose
@@ -52,10 +52,27 @@ class ItemContext:
     Concurrency: belongs to one item and one thread; a new one is made for every item.
     """
 
-    __slots__ = ("_memory", "_position", "_streams", "between", "epoch", "index", "last", "place", "seed")
+    __slots__ = (
+        "_batch",
+        "_memory",
+        "_position",
+        "_streams",
+        "between",
+        "epoch",
+        "index",
+        "last",
+        "place",
+        "seed",
+    )
 
     def __init__(
-        self, index: Any, epoch: int, seed: int, memory: RowSource | None = None, position: int = 0
+        self,
+        index: Any,
+        epoch: int,
+        seed: int,
+        memory: RowSource | None = None,
+        position: int = 0,
+        batch: BatchUniforms | None = None,
     ) -> None:
         self.index = index
         self.epoch = epoch
@@ -67,6 +84,7 @@ class ItemContext:
         self._streams: dict[int, np.random.Generator | list[float]] | None = None
         self._memory = memory
         self._position = position
+        self._batch = batch
 
     @property
     def rng(self) -> np.random.Generator:
@@ -99,7 +117,11 @@ class ItemContext:
         if stream is None:
             if type(self) is not ItemContext:  # a subclass may have an `rng` of its own
                 return self.rng.random()
-            stream = item_uniforms(self.seed, self.epoch, self.index, self.place)
+            batch = self._batch
+            if batch is None:
+                stream = item_uniforms(self.seed, self.epoch, self.index, self.place)
+            else:
+                stream = batch.take(self.place, self._position, self.index)
             stream.reverse()
             streams[self.place] = stream
         if type(stream) is list and stream:

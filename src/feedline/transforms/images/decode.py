@@ -20,7 +20,7 @@ from feedline.transforms.images.limits import DecodeLimits
 from feedline.transforms.images.sniff import Format, format_of
 from feedline.transforms.protocol import ItemContext, Transform
 
-__all__ = ["MODES", "Decode", "Opened", "named", "read_source"]
+__all__ = ["MODES", "Decode", "Opened", "name_file", "read_source"]
 
 MODES = ("L", "LA", "RGB", "RGBA", "P")
 _DEFAULT_LIMITS = DecodeLimits()
@@ -155,8 +155,11 @@ class Decode(Transform):
         return map_first(item, lambda source: self._decode(source, context))
 
     def _decode(self, source: Any, context: ItemContext | None) -> Image:
-        with named(source):
+        try:
             return self.pixels(self.open(read_source(source)), context)
+        except ImageError as error:
+            name_file(error, source)
+            raise
 
     def open(self, data: memoryview) -> Opened:
         """Read the header of `data` and check it against the limits.
@@ -218,18 +221,10 @@ def _temporary(context: ItemContext, size: int) -> Image:
     return context.temporary((size,), np.uint8)
 
 
-class named:
-    """Names the file in the message of an `ImageError`, where there is one."""
-
-    def __init__(self, source: Any) -> None:
-        self._source = source
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        source = self._source
-        if isinstance(error, ImageError) and not isinstance(source, (bytes, bytearray)):
-            name = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", None)
-            if isinstance(name, (str, os.PathLike)):
-                error.args = (f"{os.fsdecode(name)}: {error.args[0]}",)
+def name_file(error: ImageError, source: Any) -> None:
+    """Name the file in the message of `error`, where `source` is one."""
+    if isinstance(source, (bytes, bytearray)):
+        return
+    name = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", None)
+    if isinstance(name, (str, os.PathLike)):
+        error.args = (f"{os.fsdecode(name)}: {error.args[0]}",)

@@ -24,6 +24,7 @@ Box = tuple[float, float, float, float]
 
 # OpenCV refuses or truncates longer sides in some of its code paths.
 _CV2_SIDE = 32766
+_LINEAR = 1  # cv2.INTER_LINEAR
 
 _PIXELS = {np.dtype(np.uint8): "U8", np.dtype(np.uint16): "U16", np.dtype(np.float32): "F32"}
 
@@ -49,10 +50,10 @@ def packed(image: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def linear_into(image: npt.NDArray[Any], out: npt.NDArray[Any]) -> bool:
     """Resize all of `image` into `out` without antialiasing, bilinear, by OpenCV; tell whether that was possible."""
-    if max(*image.shape[:2], *out.shape[:2]) > _CV2_SIDE or not out.flags.c_contiguous:
+    height, width, _ = out.shape
+    if max(image.shape[0], image.shape[1], height, width) > _CV2_SIDE or not out.flags.c_contiguous:
         return False
-    cv2 = cv2_module()
-    cv2.resize(packed(image), (out.shape[1], out.shape[0]), dst=out, interpolation=cv2.INTER_LINEAR)
+    cv2_module().resize(packed(image), (width, height), out, interpolation=_LINEAR)
     return True
 
 

@@ -54,6 +54,8 @@ class JoinedChain(DecodeRegion):
         self._start = start
         self._flips = flips
         self._tail = tail
+        # Whether the region may return a view of what it gets.
+        self._cuts = type(start.region) is not RandomResizedCrop
 
     def of_whole(self, image: Image, context: ItemContext) -> Image:
         """Return what becomes of an image that is decoded already, step by step."""
@@ -76,7 +78,7 @@ class JoinedChain(DecodeRegion):
             tail = self._tail
             if tail is None:
                 image = self.region.from_part(part, place, context)
-                if scratch.holds(image):
+                if self._cuts and scratch.holds(image):
                     return _handed_out(image, mirrored, context)
                 return _mirrored(packed(image)) if mirrored else image
             context.between = scratch.image
@@ -86,6 +88,8 @@ class JoinedChain(DecodeRegion):
                 context.between = None
             image = _mirrored(packed(image)) if mirrored else image
             context.place = self.place + len(self._flips) + 1
+            if image.shape[2] in tail.tables:
+                return tail.converted(image, context)
             result: Image = tail(image, context)
             return result
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from feedline.errors import ImageError
 from feedline.transforms.images.color import as_mode
 from feedline.transforms.images.convert import (
     Normalize,
@@ -31,7 +32,7 @@ from feedline.transforms.images.convert import (
     normalize_into,
     tables_of,
 )
-from feedline.transforms.images.decode import Decode, Opened, named, read_source
+from feedline.transforms.images.decode import Decode, Opened, name_file, read_source
 from feedline.transforms.images.exif import Box, stored_box, turn_upright, upright_box
 from feedline.transforms.images.formats import jpeg
 from feedline.transforms.images.formats.raster import Raster
@@ -73,16 +74,21 @@ class DecodeRegion:
         return map_first(item, lambda source: self._image(source, context))
 
     def _image(self, source: Any, context: ItemContext) -> Image:
-        with named(source):
+        try:
             opened = self.decode.open(read_source(source))
             if opened.format == "JPEG":
+                header = opened.header
+                size = (header.height, header.width) if header.orientation == 1 else opened.upright_size
                 context.place = self.place
-                box = self.region.box(*opened.upright_size, context)
+                box = self.region.box(size[0], size[1], context)
                 if box is not None:
                     return self.of_part(opened, box, context)
             # Whatever fails from here to the region's own work is the decoder's failure.
             context.place = self.place - 1
             image = self.decode.pixels(opened, context)
+        except ImageError as error:
+            name_file(error, source)
+            raise
         return self.of_whole(image, context)
 
     def of_whole(self, image: Image, context: ItemContext) -> Image:
@@ -172,7 +178,7 @@ class FloatTail:
         self._planar = any(type(step) is ToChw for step in steps)
         self._channels = steps[0].channels if self._normalize is None else self._normalize.channels
         mean, std = (None, None) if self._normalize is None else (self._normalize.mean, self._normalize.std)
-        self._tables = {channels: tables_of(mean, std, channels) for channels in self._channels}
+        self.tables = {channels: tables_of(mean, std, channels) for channels in self._channels}
 
     def __call__(self, item: Any, context: ItemContext) -> Any:
         """Return what the steps make of `item`; the memory is the context's."""
@@ -187,10 +193,6 @@ class FloatTail:
             return self._one_by_one(image, context)
         return self.converted(image, context)
 
-    def takes(self, channels: int) -> bool:
-        """Tell whether the steps take `uint8` images of so many channels."""
-        return channels in self._channels
-
     def converted(self, image: Image, context: ItemContext) -> Image:
         """Return what the steps make of an image that they take."""
         height, width, channels = image.shape
@@ -198,7 +200,7 @@ class FloatTail:
         out = context.allocate(shape, _FLOAT32)
         layout: Layout = "CHW" if self._planar else "HWC"
         if image.dtype == _UINT8:
-            look_up_into(image, self._tables[channels], out, layout)
+            look_up_into(image, self.tables[channels], out, layout)
         elif self._normalize is None:
             float_into(image, out, layout)
         else:

@@ -52,7 +52,7 @@ _pack_rows = struct.Struct(">H").pack_into
 _unpack_frame = struct.Struct(">BHHB").unpack_from
 # Segments that say nothing of what is needed here: tables, APP0 to APP13 and APP15, comments.
 _PASSED = frozenset({0xFFDB, 0xFFC4, 0xFFFE, *range(0xFFE0, 0xFFF0)} - {0xFFEE})
-_LEFT_OVER = re.compile(r"extraneous bytes before marker 0x([0-9a-f]{2})")
+_LEFT_OVER = "extraneous bytes before marker 0x"
 
 
 @dataclass(slots=True)
@@ -233,7 +233,7 @@ def _decode_colors(
     try:
         _decoder()(data, "RGB", fast, fast, 0, 0, 1, buffer)
     except ValueError as error:
-        if _LEFT_OVER.search(str(error)) is None:
+        if _LEFT_OVER not in str(error):
             return None
     return buffer.reshape(rows, header.width, 3)
 
@@ -334,7 +334,7 @@ def _run(
         message = str(error)
         if _ODD_SAMPLING in message and rows == header.height:
             return _odd(data, header, space, factor)
-        if not (header.one_scan and not header.interval and _LEFT_OVER.search(message)):
+        if not (header.one_scan and not header.interval and _LEFT_OVER in message):
             if rows < header.height:
                 return None
             kind = _kind(message)
