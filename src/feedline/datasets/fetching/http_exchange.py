@@ -158,7 +158,7 @@ def _attempt(url: Url, rules: HttpRules, began: float | None) -> Steps[bytes | F
         if outcome.status not in _REDIRECTS:
             return _judge(outcome, rules.now())
         if hop == MAX_REDIRECTS:
-            break
+            return _redirect_failure(f"redirected more than {MAX_REDIRECTS} times", outcome.status)
         following = _follow(url, outcome)
         if isinstance(following, Failure):
             return following
@@ -169,7 +169,7 @@ def _attempt(url: Url, rules: HttpRules, began: float | None) -> Steps[bytes | F
         if trusted and following.credentials is None:
             following = following._replace(credentials=first.credentials)
         url = following
-    return _redirect_failure(f"redirected more than {MAX_REDIRECTS} times", outcome.status)
+    raise AssertionError("the last redirect is not followed")
 
 
 def _ask(url: Url, headers: tuple[bytes, ...], deadline: _Deadline) -> Steps[Reply | Failure]:
