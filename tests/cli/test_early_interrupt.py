@@ -32,7 +32,7 @@ if __name__ == "__main__":
 IMPORTED = [
     "feedline.errors",
     "numpy",
-    "feedline.loader.dataloader",
+    "feedline.cli.commands",
     "feedline.cli.main",
     "typer",
     "feedline.cli.info",
@@ -72,7 +72,7 @@ def test_an_interrupt_among_the_imports_is_exit_code_130_without_a_traceback(
 
 
 def test_whoever_imports_the_library_gets_a_keyboard_interrupt_as_from_any_import(interrupted) -> None:
-    done = interrupted("feedline.loader.dataloader", "-c", "import feedline", "feedline")
+    done = interrupted("feedline.loader.dataloader", "-c", "from feedline import DataLoader", "feedline")
     assert done.returncode in (-signal.SIGINT, 130)
     assert done.stderr.strip().endswith("KeyboardInterrupt")
 
