@@ -182,10 +182,10 @@ class CurlSession:
         try:
             # What has been begun meanwhile goes out first: while bodies are read, the servers work on it.
             self._act_if_due()
+            act = self._multi.socket_action
             for fd, bits in ready:
-                # Bodies are joined while their pieces are in the processor's cache, and their handles used again.
-                if self._act(fd, bits):
-                    self._deliver_finished()
+                act(fd, bits)
+            # All of them after all reading: in between, bodies would drive this code out of the processor's caches.
             self._deliver_finished()
         finally:
             self._is_pumping = False

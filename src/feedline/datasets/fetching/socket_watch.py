@@ -20,7 +20,7 @@ OnReady: TypeAlias = Callable[[Sequence[tuple[int, int]]], None]
 
 _IN, _OUT, _ERR = 1, 2, 4
 # Few enough that what is begun in answer goes out soon, and that the loop's other tasks get their turn.
-_EVENTS_PER_WAKE = 32
+_EVENTS_PER_WAKE = 64
 
 
 class SocketWatch(Protocol):
