@@ -10,7 +10,7 @@ It needs nginx with its echo module (`apt-get install nginx libnginx-mod-http-ec
 a processor for it.
 
 What was found (two cores, shared by client and server) stands in docs/design/http-client.md: with 256 in flight all is
-bounded by the processor, and feedline needs 1.5 to 2 times what the client alone does, every peer 3 times and more; with
+bounded by the processor, and feedline needs 1.5 to 2 times what the client alone does, every peer 2.7 times and more; with
 64 all good clients reach 0.8 to 0.9 of the limit. Reading all sockets before delivering bodies saves a third.
 """
 
