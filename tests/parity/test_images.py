@@ -136,5 +136,5 @@ def test_items_of_different_sizes_name_the_item():
     )
     sizes = {images.Decode("RGB")(data).shape for data in Photos().data}
     assert len(sizes) > 1
-    with made, pytest.raises(feedline.CollateError, match=r"the item with index \d+, place \d+ of the batch"):
+    with made, pytest.raises(feedline.CollateError, match=r"item \d+ \(row \d+ of the batch\) is"):
         list(made)

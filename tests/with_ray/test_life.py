@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -53,6 +54,16 @@ def members(group):
     return [int(pid) for pid, pgid, state in rows if int(pgid) == group and not state.startswith("Z")]
 
 
+def within(seconds, condition):
+    """Tell whether `condition` comes true in time."""
+    end, pause = time.monotonic() + seconds, threading.Event()
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        pause.wait(0.1)
+    return True
+
+
 def test_a_program_that_ends_leaves_nothing_and_nothing_is_printed(start):
     process = start("""
 import random, sys
@@ -67,7 +78,9 @@ assert random.getstate() == state
 """)
     assert process.communicate(timeout=SECONDS) == ("", "")
     assert process.returncode == 0
-    assert members(process.pid) == []
+    # Where Ray's own shutdown takes it more than a second, it kills the process that its agents belong to, and these notice
+    # after a minute that they are alone.
+    assert within(120, lambda: members(process.pid) == []), members(process.pid)
 
 
 def test_ctrl_c_a_fork_and_a_shutdown_in_mid_epoch(start):
@@ -87,8 +100,8 @@ slow = Stops()
 slow.where, slow.seconds = 2, 1.5
 loader = DataLoader(slow, 2, num_workers=1, worker_type="ray")
 iterator = iter(loader)
-print(next(iterator), flush=True)
 try:
+    print(next(iterator), flush=True)
     next(iterator)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
@@ -125,7 +138,7 @@ print(next(iter(loader)))
         "worker_type='ray' in a forked child: Ray'",
         "Ray was shut down while it computed the batch",
         "[0 1]",
-    ]
+    ], err
     assert err == ""
 
 
@@ -136,9 +149,16 @@ def test_actors_end_with_their_loader(local_ray):
         seats = list(executor.pool.crew.seats)
         assert seats
     executor.pool.join(30)
-    for seat in seats:
-        with pytest.raises(local_ray.exceptions.RayActorError):
+
+    def is_gone(seat):
+        try:
             local_ray.get(seat._actor.look.remote(), timeout=30)
+        except local_ray.exceptions.RayActorError:
+            return True
+        return False
+
+    # An actor may still answer what reaches it before the order to end.
+    assert all(within(30, lambda seat=seat: is_gone(seat)) for seat in seats)
 
 
 def test_a_loader_that_is_made_smaller_ends_the_actors_that_are_too_many():

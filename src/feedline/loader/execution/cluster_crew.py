@@ -64,10 +64,18 @@ class Crew:
 
         self._parcel = ray.put([_as_array(part) for part in parts])
 
-    def is_cut_off(self, now: float) -> bool:
-        """Tell whether Ray was shut down since, or is another one by now; asked once a second at most."""
+    def is_cut_off(self, now: float, *, at_once: bool = False) -> bool:
+        """Tell whether Ray was shut down since, or is another one by now.
+
+        Whether there is one is asked each time; which one, unless `at_once`, once a second at most.
+        """
+        if self._connection is None:
+            return False
+        # To send something without a Ray would start one, with all that it prints.
+        if not cluster_connection.is_connected():
+            return True
         # The question costs more than a small batch. After a while without work it is asked before anything is sent.
-        if self._connection is None or now - self._looked_at < CONNECTION_SECONDS:
+        if now - self._looked_at < CONNECTION_SECONDS and not at_once:
             return False
         self._looked_at = now
         return cluster_connection.connection() != self._connection

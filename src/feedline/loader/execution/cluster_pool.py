@@ -147,8 +147,9 @@ class ActorPool:
                 if self._end is not None:
                     return
                 logger.debug("the thread that looks after Ray actors failed", exc_info=True)
-                self._begin_anew(error)
-                self._fail_waiting(error)
+                told = self._explain(error)
+                self._begin_anew(told)
+                self._fail_waiting(told)
 
     def _step(self) -> bool:
         """Do one round; false when all is over."""
@@ -325,7 +326,7 @@ class ActorPool:
                     self.crew.dismiss(seat)
             return
         if self.crew.is_cut_off(now):
-            self._begin_anew(RuntimeError("Ray was shut down while it computed the batch"))
+            self._begin_anew(_shut_down())
         self.crew.place(now)
         if self._limit is not None:
             for seat in self.crew.find_stuck(now, self._limit, fetches_together=self._fetches_together):
@@ -347,10 +348,18 @@ class ActorPool:
             job.fail(error, None)
         self._jobs.clear()
 
+    def _explain(self, error: Exception) -> Exception:
+        """Return what is to be told of `error`: without the Ray that knew them, objects fail in ways of their own."""
+        return _shut_down() if self.crew.is_cut_off(time.monotonic(), at_once=True) else error
+
     def _begin_anew(self, error: Exception) -> None:
         """All actors are lost, and what they had gets `error`; the next task has others, of a new connection if need be."""
         for job, worker in self.crew.abandon():
             job.fail(error, worker)
+
+
+def _shut_down() -> RuntimeError:
+    return RuntimeError("Ray was shut down while it computed the batch")
 
 
 def _why(error: BaseException) -> str:
