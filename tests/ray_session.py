@@ -5,17 +5,29 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-__all__ = ["local_ray", "python_path"]
+__all__ = ["local_ray", "python_path", "within"]
 
 
 def python_path() -> str:
     """Return PYTHONPATH for processes that are to find what the tests find."""
     return os.pathsep.join(os.path.abspath(place) for place in sys.path if place)
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    """Tell whether `condition` comes true in time."""
+    end, pause = time.monotonic() + seconds, threading.Event()
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        pause.wait(0.1)
+    return True
 
 
 @pytest.fixture(scope="package")

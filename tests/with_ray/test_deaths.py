@@ -11,6 +11,7 @@ import pytest
 from feedline import DataLoader, WorkerDied
 from feedline.loader.execution import cluster_crew
 from process_datasets import Dying, Numbers, Stuck, TellsProcess
+from ray_session import within
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -154,6 +155,8 @@ def test_without_a_free_processor_one_actor_does_without(local_ray, monkeypatch,
     holders = [local_ray.remote(num_cpus=1)(Holder).remote() for _ in range(2)]
     try:
         local_ray.get([holder.here.remote() for holder in holders], timeout=60)
+        # Ray hears of what is taken a moment later than the holders.
+        assert within(60, lambda: not local_ray.available_resources().get("CPU"))
         with actors(Numbers(8), batch_size=2) as loader:
             assert len(list(loader)) == 4
         assert "no Ray actor has got a free processor" in caplog.text

@@ -7,13 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
 from feedline import DataLoader
 from feedline.errors import MissingExtraError
-from ray_session import python_path
+from ray_session import python_path, within
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 SECONDS = 150
@@ -52,16 +51,6 @@ def members(group):
     )
     rows = [line.split() for line in listed.stdout.splitlines()]
     return [int(pid) for pid, pgid, state in rows if int(pgid) == group and not state.startswith("Z")]
-
-
-def within(seconds, condition):
-    """Tell whether `condition` comes true in time."""
-    end, pause = time.monotonic() + seconds, threading.Event()
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        pause.wait(0.1)
-    return True
 
 
 def test_a_program_that_ends_leaves_nothing_and_nothing_is_printed(start):

@@ -308,7 +308,10 @@ class DataLoaderIterator:
             elif now < lookout.due:
                 self._session.wait(lookout.due - now)
             else:
+                # Any batch that comes in the middle of a look spoils it, and has to be heard of.
+                self._session.outcomes.awaited = None
                 lookout.look(self._session, self._in_progress(cursor))
+                self._session.outcomes.await_batch(cursor)
             self._check_usable()
             outcome = self._session.outcomes.peek(cursor)
             now = perf_counter()

@@ -81,8 +81,14 @@ def test_batches_out_of_order_are_the_same_batches():
     assert rows == list(range(60))
 
 
+def after_a_moment(item):
+    """Wait long enough that one worker alone can't be through before the other has begun."""
+    threading.Event().wait(0.02)
+    return item
+
+
 def test_both_workers_work_and_stay_for_the_next_epoch():
-    with processes(TellsProcess(), batch_size=1) as loader:
+    with processes(TellsProcess(), batch_size=1, transform=after_a_moment) as loader:
         first = {int(batch[0]) for batch in loader}
         second = {int(batch[0]) for batch in loader}
     assert os.getpid() not in first

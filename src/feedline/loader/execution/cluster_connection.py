@@ -15,6 +15,7 @@ import os
 import random
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -32,6 +33,8 @@ QUIET: dict[str, Any] = {
 #: Nothing is reported to anybody by a Ray that we start, and it leaves the choice of devices to the program.
 QUIET_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
+#: How long `ray.shutdown()` may take on another thread.
+SHUTDOWN_SECONDS = 10.0
 #: How often the thread that started Ray looks whether it may end.
 STAY_SECONDS = 1.0
 
@@ -73,11 +76,22 @@ def connect() -> str:
         )
     with _lock:
         if not ray.is_initialized():
+            _await_shutdown()
             _start()
     found = connection()
     if found is None:
         raise RuntimeError("Ray was shut down while it was being started")
     return found
+
+
+def _await_shutdown() -> None:
+    """Wait while another thread is in the middle of `ray.shutdown()`, which would take a new Ray apart as well."""
+    pause, end = threading.Event(), time.monotonic() + SHUTDOWN_SECONDS
+    # The last thing that goes. Where a Ray has no such name, nothing is waited for.
+    while getattr(sys.modules.get("ray._private.worker"), "_global_node", None) is not None:
+        if time.monotonic() > end:
+            return
+        pause.wait(0.02)
 
 
 def _start() -> None:
