@@ -54,7 +54,9 @@ def connection() -> str | None:
         return None
     import ray
 
-    return str(ray.get_runtime_context().get_worker_id())
+    # The first program of any cluster has the same id, so its own does not tell two clusters apart.
+    context = ray.get_runtime_context()
+    return f"{context.get_worker_id()} {context.get_node_id()}"
 
 
 def connect() -> str:
