@@ -131,6 +131,22 @@ print(next(iter(loader)))
     assert err == ""
 
 
+def test_a_ray_that_is_started_anew_is_another_connection(start):
+    process = start("""
+import ray
+from feedline.loader.execution.cluster_connection import connect, connection
+names = []
+for _ in range(2):
+    names.append(connect())
+    assert connection() == names[-1]
+    ray.shutdown()
+    assert connection() is None
+assert len(set(names)) == 2, names
+""")
+    _, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, err
+
+
 def test_actors_end_with_their_loader(local_ray):
     with DataLoader([1, 2, 3], 1, num_workers=2, worker_type="ray") as loader:
         list(loader)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from feedline.datasets.fetching import curl_session
 from feedline.datasets.fetching.retry import Retry
 from feedline.datasets.fetching.socket_watch import EpollWatch, LoopWatch, make_watch
 from feedline.datasets.http import HttpDataset
-from servers.fault_server import FaultServer, respond
+from servers.fault_server import FaultServer, Hold, respond
 
 WATCHES = list({LoopWatch, EpollWatch})
 
@@ -85,3 +86,25 @@ def test_linux_has_the_cheap_one() -> None:
 
     expected = EpollWatch if sys.platform == "linux" else LoopWatch
     assert isinstance(make_watch(lambda ready: None), expected)
+
+
+def test_all_requests_that_end_at_the_same_time_are_heard_of(
+    watch_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pycurl", reason="pycurl is not installed")
+    monkeypatch.setattr(curl_session, "make_watch", watch_class)
+    # libcurl tells of so many in one go.
+    monkeypatch.setattr(curl_session, "_MESSAGES_PER_CALL", 1)
+    never = threading.Event()
+    with FaultServer(lambda request: [Hold(never)]) as server:
+        dataset = HttpDataset([server.url()] * 24, retry=Retry(0), timeout=0.3)
+
+        async def main() -> list[Any]:
+            async with asyncio.timeout(30):
+                found = await asyncio.gather(*(dataset[index] for index in range(24)), return_exceptions=True)
+            await dataset.aclose()
+            return found
+
+        found = asyncio.run(main())
+        never.set()
+    assert [error.kind for error in found] == ["timeout"] * 24

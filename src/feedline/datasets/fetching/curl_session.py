@@ -207,7 +207,7 @@ class CurlSession:
     def _deliver_finished(self) -> None:
         """Deliver what has ended; what is begun in answer to that goes out at once."""
         while not self._closed:
-            _, done, failed = self._multi.info_read(_MESSAGES_PER_CALL)
+            queued, done, failed = self._multi.info_read(_MESSAGES_PER_CALL)
             ended = [(curl, 0, "") for curl in done] + failed
             carried = [self._active[curl].transfer for curl, _, _ in ended]
             for (curl, code, message), transfer in zip(ended, carried, strict=True):
@@ -215,7 +215,7 @@ class CurlSession:
                 handle = self._active.get(curl)
                 if handle is not None and handle.transfer is transfer:
                     self._end(handle, code, message)
-            if not self._act_if_due():
+            if not self._act_if_due() and not queued:
                 return
 
     # -- alarms ------------------------------------------------------------------------------------------------------

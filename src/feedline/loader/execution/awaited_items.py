@@ -9,7 +9,8 @@ from typing import Any
 
 from feedline.loader.batch import Run, Task
 from feedline.loader.execution.event_loop import CLOSE_SECONDS, LoopThread
-from feedline.loader.execution.feeder import FeedBatch, Feeder
+from feedline.loader.execution.feeder import FeedBatch
+from feedline.loader.execution.quick_feeder import make_feeder
 from feedline.loader.fetch import ItemLoader
 
 __all__ = ["AwaitedItems"]
@@ -26,7 +27,7 @@ class AwaitedItems:
         self._dataset = dataset
         self._timeout = timeout
         self._stop_at_error = items.on_error == "raise"
-        self._thread = LoopThread(dataset, lambda: Feeder(dataset, width, 1, timeout))
+        self._thread = LoopThread(dataset, lambda: make_feeder(dataset, width, 1, timeout))
 
     def fetch(self, task: Task, run: Run, cancelled: Callable[[], bool]) -> bool:
         """Await the items of `task` and put them into it; false if it is cancelled meanwhile."""

@@ -33,6 +33,7 @@ from feedline.loader.execution.packing import pack_loader
 from feedline.loader.execution.parcel import Parcel
 from feedline.loader.execution.portable import PortableError
 from feedline.loader.execution.process_seat import Seat
+from feedline.loader.execution.second_tries import MAX_TRIES, SecondTries
 from feedline.loader.execution.template_process import TemplateProcess
 from feedline.loader.execution.threads import Line
 
@@ -42,8 +43,6 @@ logger = logging.getLogger("feedline")
 
 #: Tasks in one worker: see Note [two tasks].
 TASKS_PER_WORKER = 2
-#: How often a task is computed before the death of its workers is its error.
-MAX_TRIES = 3
 #: How many processes that workers come from may end before they are ready.
 MAX_TEMPLATES = 2
 #: Seconds that workers get to end their item, once they are told to; those of asynchronous datasets close it, too.
@@ -77,6 +76,7 @@ class ProcessPool:
             getattr(items.dataset, "__getitems__", None)
         )
         self._is_async = callable(getattr(items.dataset, "aclose", None))
+        self._second_tries = SecondTries(self._limit, self._is_async)
         self._is_crowded = num_workers >= (os.cpu_count() or 1)
         self._dump_signal = getattr(signal, "SIGUSR1", None) if dump_stacks else None
         self._generation = forks.generation()
@@ -490,52 +490,14 @@ class ProcessPool:
                         exit_code=code,
                     )
                 )
-        again = []
-        for job in seat.jobs.values():
-            again += self._judge(job, seat, code, steps) if job.ticket == ticket else [job]
+        allow, how = self._second_tries.allow, _how(code)
+        again = [
+            job
+            for job in seat.jobs.values()
+            # What it had not begun lost nothing by its end.
+            if job.ticket != ticket or allow(job, seat, job.index_at(steps), how=how, exit_code=code)
+        ]
         self._jobs.extendleft(reversed(again))
-
-    def _judge(self, job: Job, seat: Seat, code: int, steps: int) -> list[Job]:
-        """Return `[job]` if it is to be computed again, else end it with an error."""
-        index = job.index_at(steps)
-        if seat.is_stuck:
-            if self._can_be_careful(job, index):
-                return [job]
-            job.fail(
-                TimeoutError(
-                    f"the batch let nothing else run in its worker process for longer than its time limit "
-                    f"(timeout={self._limit:g} s an item)"
-                ),
-                f"{seat.name}, which was replaced",
-            )
-            return []
-        job.tries += 1
-        if job.tries < MAX_TRIES:
-            return [job]
-        where = "" if index is None else f"; item {index!r} was the last that it began"
-        job.fail(
-            WorkerDied(
-                f"{seat.name} {_how(code)} with the batch, as {MAX_TRIES - 1} others before it{where}",
-                type_name="WorkerDied",
-                exit_code=code,
-                index=index,
-                worker=seat.number,
-                pid=seat.pid,
-            ),
-            f"{seat.name}, which was replaced",
-        )
-        return []
-
-    def _can_be_careful(self, job: Job, index: Any) -> bool:
-        """Have `job` computed item by item, `index` counted as timed out; false if that was of no use."""
-        if self._is_async:
-            return False
-        if index is None:
-            if job.careful is not None:
-                return False
-            job.careful = ()
-            return True
-        return job.add_stuck(index)
 
     def _look_after(self) -> None:
         now = time.monotonic()
