@@ -7,6 +7,8 @@ import os
 import numpy as np
 import pytest
 
+pytest.importorskip("ray", reason="needs Ray: scripts/test --all")
+
 from feedline.convert.conversion import convert
 from feedline.errors import OptionError, WorkerDied
 from feedline.ray import cluster_cpus, run_jobs

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-pytest.importorskip("torch", reason="needs torch")
+pytest.importorskip("torch", reason="needs torch: scripts/test --all")
 
 from feedline.torch import DataLoader
 from interrupting import Interrupt, walk
